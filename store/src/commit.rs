@@ -18,7 +18,7 @@ pub struct Commit {
     /// Id of the run.
     pub run: String,
     /// Start of the run, or its last step before this commit.
-    pub follows: Follows,
+    pub follows: Precondition,
     /// Records to append, in order.
     pub records: Vec<Record>,
     /// Contents to store if they are missing.
@@ -37,7 +37,7 @@ pub struct Commit {
 
 /// State that a commit follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Follows {
+pub enum Precondition {
     /// None: the commit starts the run.
     Start(Box<NewRun>),
     /// The run's last step.
@@ -137,15 +137,15 @@ impl NewRun {
 impl Commit {
     /// Starts a run.
     pub fn start(run: impl Into<String>, new: NewRun) -> Self {
-        Self::new(run.into(), Follows::Start(Box::new(new)))
+        Self::new(run.into(), Precondition::Start(Box::new(new)))
     }
 
     /// Continues a run after its last step.
     pub fn after(run: impl Into<String>, step: u64) -> Self {
-        Self::new(run.into(), Follows::Step(step))
+        Self::new(run.into(), Precondition::Step(step))
     }
 
-    fn new(run: String, follows: Follows) -> Self {
+    fn new(run: String, follows: Precondition) -> Self {
         Self {
             run,
             follows,
@@ -230,7 +230,7 @@ impl Commit {
     /// [`StoreError::TooLarge`], for the first limit that is exceeded.
     pub fn check(&self) -> Result<(), StoreError> {
         id("run", &self.run)?;
-        if let Follows::Start(new) = &self.follows {
+        if let Precondition::Start(new) = &self.follows {
             id("workflow", &new.workflow)?;
             new.session.iter().try_for_each(|session| id("session", session))?;
         }

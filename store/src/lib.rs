@@ -5,7 +5,7 @@
 //!
 //! 1. A [`Commit`] is durable when it is answered, and is atomic.
 //! 2. Commands take effect in the order in which they are given. A store that executes several concurrently guarantees the order
-//!    for the commands of each run ([`lanes`]).
+//!    for the commands of each run ([`command_order`]).
 //! 3. A commit names its preceding step. Of two concurrent writers of a run, the second is refused ([`StoreError::Moved`]).
 //! 4. Reads return the written data. Damage is detected and reported ([`StoreError::Damaged`]), never repaired by guesses.
 //! 5. After a failed write with an unknown effect on the disk, the store stops ([`StoreError::Stopped`]).
@@ -45,7 +45,7 @@
 //!   ↓
 //! run
 //!   ↓
-//! content  figures  lanes  record
+//! command_order  content  figures  record
 //! ```
 //!
 //! Reading order:
@@ -55,6 +55,7 @@
 //! 4. `sqlite`: start with `open`, then `writer`.
 
 mod claims;
+pub mod command_order;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -62,7 +63,6 @@ mod content;
 mod error;
 pub mod export;
 mod figures;
-pub mod lanes;
 mod memory;
 mod pending;
 mod record;
@@ -72,7 +72,7 @@ mod sqlite;
 mod store;
 
 pub use claims::{Assignment, Claims};
-pub use commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
+pub use commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
 pub use error::StoreError;
 pub use figures::{BATCH_BOUNDS, StoreFigures, StoreMeter};

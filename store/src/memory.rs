@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future;
 
-use crate::commit::{Commit, Follows, NewRun, TimerChange};
+use crate::commit::{Commit, NewRun, Precondition, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::pending::Pending;
@@ -336,8 +336,8 @@ impl State {
         // Everything is checked before anything is changed: a refused commit has no effect.
         commit.check()?;
         let before = match &commit.follows {
-            Follows::Start(new) => Some(self.start(&commit.run, new)?),
-            Follows::Step(step) => {
+            Precondition::Start(new) => Some(self.start(&commit.run, new)?),
+            Precondition::Step(step) => {
                 let kept = self.visible(&commit.run).ok_or_else(|| no_run(&commit.run))?;
                 // Refuses a second writer of the run.
                 moved(&commit.run, *step, kept.run.steps, *step == kept.run.steps)?;

@@ -85,7 +85,7 @@ impl<T> Batches<T> {
             }
             number
         };
-        let end = BeingSent { batches: self, number };
+        let end = SendGuard { batches: self, number };
         send(Batch {
             shared: Arc::clone(&self.shared),
             number,
@@ -113,12 +113,12 @@ impl<T> fmt::Debug for Batches<T> {
 }
 
 /// Guard that marks the end of the sending, also if `send` panics.
-struct BeingSent<'a, T> {
+struct SendGuard<'a, T> {
     batches: &'a Batches<T>,
     number: u64,
 }
 
-impl<T> Drop for BeingSent<'_, T> {
+impl<T> Drop for SendGuard<'_, T> {
     fn drop(&mut self) {
         let mut state = lock(&self.batches.shared);
         state.being_sent -= 1;

@@ -34,8 +34,8 @@ fn bytes_of(commit: &Commit) -> usize {
         .iter()
         .map(|session| session.body.len() + session.contents.len() * ContentHash::LEN);
     let started = match &commit.follows {
-        pirn::store::Follows::Start(new) => new.contents.len() * ContentHash::LEN,
-        pirn::store::Follows::Step(_) => 0,
+        pirn::store::Precondition::Start(new) => new.contents.len() * ContentHash::LEN,
+        pirn::store::Precondition::Step(_) => 0,
     };
     records.chain(contents).chain(session).sum::<usize>() + started + commit.names.len() * ContentHash::LEN
 }

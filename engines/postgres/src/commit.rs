@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::channel::oneshot;
-use pirn_store::lanes::Lane;
-use pirn_store::{Commit, Content, ContentHash, Follows, MAX_FORKS, RunStatus, StoreError, TimerChange};
+use pirn_store::command_order::Lane;
+use pirn_store::{Commit, Content, ContentHash, MAX_FORKS, Precondition, RunStatus, StoreError, TimerChange};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
@@ -62,8 +62,8 @@ impl Committing {
         let commit = &self.commit;
         let claim = match commit.follows {
             // The first commit creates the claim.
-            Follows::Start(_) => None,
-            Follows::Step(_) => self.held.claim_of(&commit.run),
+            Precondition::Start(_) => None,
+            Precondition::Step(_) => self.held.claim_of(&commit.run),
         };
         let records = &commit.records;
         // Arrays, so that one call transfers any number of records in one round trip.
@@ -201,8 +201,8 @@ fn small(commit: &Commit) -> Value {
     // One JSON parameter instead of one for each optional field.
     let mut small = json!({"run": commit.run});
     match &commit.follows {
-        Follows::Step(step) => small["follows"] = json!(step.cast_signed()),
-        Follows::Start(new) => {
+        Precondition::Step(step) => small["follows"] = json!(step.cast_signed()),
+        Precondition::Start(new) => {
             let contents: Vec<String> = new.contents.iter().map(ToString::to_string).collect();
             small["start"] = json!({
                 "workflow": new.workflow,

@@ -20,7 +20,7 @@
 //! ```text
 //! store
 //!   ↓
-//! carrier
+//! executor
 //!   ↓
 //! queue
 //!   ↓
@@ -44,10 +44,10 @@
     reason = "the store has a private thread that waits for the server by the real clock, outside of any engine"
 )]
 
-mod carrier;
 mod claims;
 mod commit;
 mod connect;
+mod executor;
 mod fault;
 mod names;
 mod queue;

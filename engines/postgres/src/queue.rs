@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use pirn_store::lanes::{Extent, Lane, Lanes};
+use pirn_store::command_order::{CommandOrder, Extent, Lane};
 use pirn_store::{Pending, StoreError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -89,7 +89,7 @@ where
 #[derive(Clone)]
 pub(crate) struct Queue {
     pub(crate) jobs: UnboundedSender<Job>,
-    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) lanes: Arc<CommandOrder>,
     pub(crate) name: Arc<str>,
 }
 
@@ -131,13 +131,13 @@ impl Queue {
 }
 
 /// Senders to the connections, one for each kind of command.
-pub(crate) struct Carriers {
+pub(crate) struct CommandSenders {
     pub(crate) commits: UnboundedSender<Committing>,
     pub(crate) reads: UnboundedSender<Box<dyn Ask>>,
     pub(crate) asks: UnboundedSender<Box<dyn Ask>>,
 }
 
-impl Carriers {
+impl CommandSenders {
     fn take(&self, job: Job) {
         // The receivers live as long as `carry_out`, which owns this.
         match job {

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
-use pirn_store::lanes::Extent;
+use pirn_store::command_order::Extent;
 use pirn_store::{
-    Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, Session,
+    Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace, Session,
     Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
 };
 use tokio::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::claims::{Held, Keeper};
 use crate::commit::Committing;
 use crate::connect::{ConnectError, Server};
 use crate::queue::{Job, Queue};
-use crate::{carrier, names, read, thread};
+use crate::{executor, names, read, thread};
 
 /// Options of a [`PostgresStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl PostgresStore {
         let (jobs, given) = unbounded_channel();
         let (assign, assignments) = unbounded_channel();
         let meter = Arc::<StoreMeter>::default();
-        let carried = carrier::carry_out(server.clone(), options.patience, Arc::clone(&meter), given);
+        let carried = executor::carry_out(server.clone(), options.patience, Arc::clone(&meter), given);
         let keeper = Keeper {
             server,
             held: Arc::clone(&held),
@@ -220,7 +220,7 @@ impl Store for PostgresStore {
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
         // An earlier commit of the base may be pending: the fork waits for all lanes.
-        let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
+        let is_fork = matches!(&commit.follows, Precondition::Start(new) if new.base.is_some());
         let extent = if is_fork { Extent::All } else { Extent::Run(&commit.run) };
         let lane = queue.lanes.enter(extent);
         let (answer, answered) = oneshot::channel();

@@ -24,13 +24,13 @@
 //!   ↓
 //! remove
 //!   ↓
-//! keeper  read
+//! membership  read
 //!   ↓
 //! client  endpoint
 //!   ↓
-//! held  objects
+//! local_claims  objects
 //!   ↓
-//! given
+//! process_messages
 //!   ↓
 //! head
 //!   ↓
@@ -49,12 +49,12 @@
 mod client;
 mod connect;
 mod endpoint;
-mod given;
 mod head;
-mod held;
-mod keeper;
 mod keys;
+mod local_claims;
+mod membership;
 mod objects;
+mod process_messages;
 mod read;
 mod remove;
 mod store;

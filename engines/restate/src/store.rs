@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pirn_store::lanes::{Extent, Lanes};
+use pirn_store::command_order::{CommandOrder, Extent};
 use pirn_store::{
-    Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, RunStatus,
-    Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
+    Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace,
+    RunStatus, Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::Server;
 use crate::connect::{ConnectError, RestateOptions};
-use crate::held::{Held, Kept, STEP_BYTES, random_name};
-use crate::keeper::Keeper;
+use crate::local_claims::{ClaimedState, LocalClaims, STEP_BYTES, random_name};
+use crate::membership::Membership;
 use crate::objects::{META, Target};
 use crate::wire::{
     CallKey, CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall,
@@ -47,9 +47,9 @@ pub struct RestateStore {
 
 struct Inner {
     server: Server,
-    held: Arc<Held>,
-    keeper: Keeper,
-    lanes: Lanes,
+    held: Arc<LocalClaims>,
+    keeper: Membership,
+    lanes: CommandOrder,
     meter: StoreMeter,
     /// Prefix of the idempotency keys of this store.
     writer: String,
@@ -99,9 +99,9 @@ impl RestateStore {
         let begun = std::thread::scope(|scope| scope.spawn(|| is_ready.blocking_recv()).join());
         let begun = begun.map_err(|_| failed("its thread panicked".to_owned()))?;
         let handle = begun.map_err(|_| failed("its thread ended".to_owned()))??;
-        let held = Arc::new(Held::default());
+        let held = Arc::new(LocalClaims::default());
         let (assign, assignments) = unbounded_channel();
-        let keeper = Keeper {
+        let keeper = Membership {
             server: server.clone(),
             held: Arc::clone(&held),
             // A shorter claim would expire during an ordinary call.
@@ -115,7 +115,7 @@ impl RestateStore {
             server,
             held,
             keeper,
-            lanes: Lanes::default(),
+            lanes: CommandOrder::default(),
             meter: StoreMeter::default(),
             writer: random_name(),
             number: AtomicU64::new(0),
@@ -257,7 +257,7 @@ impl Inner {
         let run = commit.run.clone();
         // The state received with the claim is outdated after this commit.
         self.held.forget_claimed(&run);
-        let is_carried = matches!(&commit.follows, Follows::Start(new) if new.is_carried);
+        let is_carried = matches!(&commit.follows, Precondition::Start(new) if new.is_carried);
         let process = if is_carried {
             self.keeper.process().await?
         } else {
@@ -341,7 +341,8 @@ impl Inner {
                 if let Some(epoch) = epoch {
                     let process = process.to_owned();
                     // Before the answer is returned: the next commit of the run needs the claim.
-                    self.held.put(&commit.run, Ticket { process, epoch }, Kept::Nothing);
+                    self.held
+                        .put(&commit.run, Ticket { process, epoch }, ClaimedState::Nothing);
                 }
                 self.held.grew(&commit.run, kept_bytes(commit));
                 let given = commit.contents.iter();
@@ -471,7 +472,7 @@ impl Store for RestateStore {
         }
         let run = commit.run.clone();
         // An earlier commit of the base may be pending: the fork waits for all lanes.
-        let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
+        let is_fork = matches!(&commit.follows, Precondition::Start(new) if new.base.is_some());
         let extent = if is_fork { Extent::All } else { Extent::Run(&run) };
         self.give(extent, |inner| async move { inner.commit(commit).await })
     }

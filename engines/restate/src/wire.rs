@@ -1,6 +1,6 @@
 //! JSON messages to the objects, and their replies.
 
-use pirn_store::{Commit, ContentHash, Follows, Record, RunStatus, StoreError, TimerChange};
+use pirn_store::{Commit, ContentHash, Precondition, Record, RunStatus, StoreError, TimerChange};
 use serde::{Deserialize, Serialize};
 
 /// Claim of a process on a run, sent with each write.
@@ -323,8 +323,8 @@ impl CommitCall {
     /// Converts a commit by the process `carrier`, without the contents for which `is_kept` returns true.
     pub(crate) fn of(commit: &Commit, key: CallKey, carrier: &str, is_kept: impl Fn(&ContentHash) -> bool) -> Self {
         let (start, follows) = match &commit.follows {
-            Follows::Step(step) => (None, *step),
-            Follows::Start(new) => {
+            Precondition::Step(step) => (None, *step),
+            Precondition::Start(new) => {
                 let start = StartCall {
                     workflow: new.workflow.clone(),
                     definition: new.definition.to_string(),

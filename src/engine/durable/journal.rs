@@ -14,7 +14,7 @@ use pirn_core::run::{
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
-use pirn_store::{Commit, Content, ContentHash, Follows, NewRun, Record, Run, RunStatus, Store, WaitingFor};
+use pirn_store::{Commit, Content, ContentHash, NewRun, Precondition, Record, Run, RunStatus, Store, WaitingFor};
 use serde_json::json;
 
 use super::Durable;
@@ -251,7 +251,7 @@ impl RunJournal for StoredRun {
         // The last record of the commit is that of the current step.
         if let Some(record) = next.records.last_mut() {
             write_settings(&mut record.body, &written);
-        } else if let Follows::Start(new) = &mut next.follows
+        } else if let Precondition::Start(new) = &mut next.follows
             && let Some(start) = new.contents.first_mut()
             && let Some(content) = next.contents.iter_mut().find(|content| content.hash() == *start)
         {

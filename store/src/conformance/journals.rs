@@ -235,7 +235,7 @@ fn lists(open: &Open) {
     let store = open();
     for number in 0..30_usize {
         let mut commit = start(&format!("run-{number:02}"));
-        if let crate::Follows::Start(new) = &mut commit.follows {
+        if let crate::Precondition::Start(new) = &mut commit.follows {
             new.session = (number % 3 == 0).then(|| "s".to_owned());
             new.started_at = number as u64 / 2;
             if number.is_multiple_of(5) {

@@ -108,7 +108,7 @@ fn shared(open: &Open) {
     };
     let naming = |run: &str| {
         let mut commit = start(run).content(chunk.clone());
-        if let crate::Follows::Start(new) = &mut commit.follows {
+        if let crate::Precondition::Start(new) = &mut commit.follows {
             new.contents = vec![chunk.hash()];
         }
         commit

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::sqlite::closed::{self, Closed};
+use crate::sqlite::file_checksum::{self, FileChecksum};
 use crate::sqlite::path::{beside, plain_length, read_short};
 
 /// Maximum length of a lock file in bytes.
@@ -15,13 +15,13 @@ const LONGEST: u64 = 256;
 
 /// Lock that is released on drop.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct FileLock {
     file: File,
     /// Checksum from the lock file, if the store was closed.
-    pub(super) closed: Option<Closed>,
+    pub(super) closed: Option<FileChecksum>,
 }
 
-impl Hold {
+impl FileLock {
     /// Locks the store at `store`, which errors name as `file`.
     pub(super) fn take(store: &Path, file: &Arc<str>) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| StoreError::Failed {
@@ -61,7 +61,7 @@ impl Hold {
         // `--store Cargo` must not overwrite a `Cargo.lock`.
         let found =
             found.ok_or_else(|| refused("it is not the lock file of a store and would be overwritten".to_owned()))?;
-        let closed = Closed::read(&found);
+        let closed = FileChecksum::read(&found);
         let file = lock.try_clone().map_err(|error| failed(&error))?;
         let mut hold = Self { file, closed };
         // Also removes the checksum: after a crash of this process the next open checks everything.
@@ -71,7 +71,7 @@ impl Hold {
     }
 
     /// Writes the checksum of the closed store.
-    pub(super) fn was_closed(&mut self, closed: &Closed) -> io::Result<()> {
+    pub(super) fn was_closed(&mut self, closed: &FileChecksum) -> io::Result<()> {
         self.write(&closed.written())
     }
 
@@ -84,10 +84,10 @@ impl Hold {
 }
 
 /// Returns true for everything that a store may have left in a lock file, also after a power cut: a process id, a line of
-/// [`Closed`], a part of either, zeros.
+/// [`FileChecksum`], a part of either, zeros.
 fn is_lock(text: &str) -> bool {
     let text = text.trim_end_matches('\n');
     text.bytes().all(|byte| byte.is_ascii_digit() || byte == 0)
-        || text.starts_with(closed::WORD)
-        || closed::WORD.starts_with(text)
+        || text.starts_with(file_checksum::WORD)
+        || file_checksum::WORD.starts_with(text)
 }

@@ -5,10 +5,9 @@
 //!
 //! Not here: rules that every store must obey (`conformance`) and types of other stores.
 
-mod closed;
 mod codec;
 mod fault;
-mod found;
+mod file_checksum;
 mod lock;
 mod open;
 mod path;
@@ -17,6 +16,7 @@ mod recent;
 mod records;
 mod remove;
 mod rows;
+mod run_index;
 mod shrink;
 mod tables;
 mod wal;

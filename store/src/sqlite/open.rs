@@ -7,9 +7,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use crate::error::StoreError;
-use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::lock::Hold;
+use crate::sqlite::file_checksum::FileChecksum;
+use crate::sqlite::lock::FileLock;
 use crate::sqlite::path::{Files, beside, checked};
 use crate::sqlite::recent::Recent;
 use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
@@ -25,7 +25,7 @@ const CACHE_KIB: i32 = 16 * 1024;
 pub(super) struct Opened {
     pub(super) tables: Tables,
     /// Declared after `tables`, so that the connection is dropped before the lock.
-    pub(super) hold: Option<Hold>,
+    pub(super) hold: Option<FileLock>,
     /// Identity of the files; none on a registered VFS.
     pub(super) files: Option<Files>,
 }
@@ -47,7 +47,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
     }
     let hold = if vfs.is_none() {
         // Before the log is read: another process could write it at the same time.
-        Some(Hold::take(&path, &file)?)
+        Some(FileLock::take(&path, &file)?)
     } else {
         None
     };
@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
 }
 
 /// Opens the connection. `closed`: the file has the checksum with which it was closed, so checks are skipped.
-fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Closed>)) -> Result<Tables, Fault> {
+fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<FileChecksum>)) -> Result<Tables, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX

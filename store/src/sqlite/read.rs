@@ -9,9 +9,9 @@ use crate::error::StoreError;
 use crate::record::Record;
 use crate::run::{Session, Snapshot, Timer};
 use crate::sqlite::fault::{Fault, damaged};
-use crate::sqlite::found::Listed;
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
+use crate::sqlite::run_index::ListChecksum;
 use crate::sqlite::tables::{Tables, row_of};
 
 /// Part of a journal that is stored with one run: steps `after + 1` to `last` with key `key`. Steps after `moved` are still in
@@ -287,7 +287,7 @@ impl Tables {
         let mut select = self.sql.prepare("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;
         let mut next_key = 1;
-        let mut listed = Listed::default();
+        let mut listed = ListChecksum::default();
         while let Some(found) = found.next()? {
             let row = self.run_row(found)?;
             // A key above those of all rows. The key of a removed run may be used again, because its records are erased.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
+use crate::commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::memory::{moved, no_run};
@@ -118,10 +118,10 @@ impl Tables {
 
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<u64, Fault> {
         commit.check()?;
-        let is_new = matches!(commit.follows, Follows::Start(_));
+        let is_new = matches!(commit.follows, Precondition::Start(_));
         let mut row = match &commit.follows {
-            Follows::Start(new) => self.start(&commit.run, new)?,
-            Follows::Step(step) => {
+            Precondition::Start(new) => self.start(&commit.run, new)?,
+            Precondition::Step(step) => {
                 let row = self.visible(&commit.run)?;
                 moved(&commit.run, *step, row.run.steps, *step == row.run.steps)?;
                 row

@@ -11,9 +11,9 @@ use futures::channel::oneshot;
 use crate::error::StoreError;
 use crate::figures::{StoreFigures, StoreMeter};
 use crate::pending::Pending;
-use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::lock::Hold;
+use crate::sqlite::file_checksum::FileChecksum;
+use crate::sqlite::lock::FileLock;
 use crate::sqlite::open::Opened;
 use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
@@ -428,7 +428,7 @@ impl Thread {
         error
     }
 
-    fn close(mut self, hold: Option<&mut Hold>) -> Result<(), StoreError> {
+    fn close(mut self, hold: Option<&mut FileLock>) -> Result<(), StoreError> {
         if let Some(stopped) = self.stopped.take() {
             // No checkpoint: it would write pages whose state is unknown to the file.
             return Err(stopped);
@@ -443,7 +443,7 @@ impl Thread {
         drop(sql);
         if let Some(hold) = hold {
             // Without the checksum, the next open checks the store.
-            let closed = Closed::of(Path::new(&*file), next_key);
+            let closed = FileChecksum::of(Path::new(&*file), next_key);
             let _written = closed.and_then(|closed| closed.map_or(Ok(()), |closed| hold.was_closed(&closed)));
         }
         Ok(())

@@ -16,7 +16,7 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::given::{Mail, Numbered};
+use crate::process_messages::{Numbered, ProcessMessage};
 use crate::wire::{BeatCall, ExpireCall, InboxCall, Ticket, WantsCall};
 
 const LIFE: &str = "life";
@@ -109,7 +109,7 @@ impl ProcessObject {
     }
 
     #[handler]
-    async fn put(&self, ctx: ObjectContext<'_>, mail: Json<Mail>) -> Result<(), HandlerError> {
+    async fn put(&self, ctx: ObjectContext<'_>, mail: Json<ProcessMessage>) -> Result<(), HandlerError> {
         // Both reads are sent before the first is awaited: one round trip.
         let (life, inbox) = (ctx.get::<u64>(LIFE), ctx.get::<Json<Inbox>>(BOX));
         let is_dead = life.await?.is_none();
@@ -119,7 +119,7 @@ impl ProcessObject {
             return_mail(&ctx, mail.0);
             return Ok(());
         }
-        if let Mail::Run(given) = &mail.0 {
+        if let ProcessMessage::Run(given) = &mail.0 {
             // In the same call as the message, so that a run in the mail expires with the process.
             ctx.set(&carried_key(&given.run, given.epoch), 1);
         }
@@ -181,11 +181,11 @@ fn expired(ctx: &ObjectContext<'_>, run: &str, epoch: u64) {
 }
 
 /// Returns undeliverable mail: a run is offered to others, an input is answered with none.
-fn return_mail(ctx: &ObjectContext<'_>, mail: Mail) {
+fn return_mail(ctx: &ObjectContext<'_>, mail: ProcessMessage) {
     match mail {
-        Mail::Run(given) => expired(ctx, &given.run, given.epoch),
-        Mail::Nothing => {}
-        Mail::Tell { promise, .. } => ctx.resolve_awakeable(&promise, Json(None::<String>)),
+        ProcessMessage::Run(given) => expired(ctx, &given.run, given.epoch),
+        ProcessMessage::Nothing => {}
+        ProcessMessage::Tell { promise, .. } => ctx.resolve_awakeable(&promise, Json(None::<String>)),
     }
 }
 
@@ -203,7 +203,7 @@ async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
     }
     // Runs in the mail are among the claims, which `put` recorded.
     let mail = inbox(ctx).await?.mail.into_iter();
-    for told in mail.filter(|waiting| matches!(waiting.mail, Mail::Tell { .. })) {
+    for told in mail.filter(|waiting| matches!(waiting.mail, ProcessMessage::Tell { .. })) {
         return_mail(ctx, told.mail);
     }
     // Also the life sign: its absence is what makes the death final.

@@ -11,9 +11,9 @@ use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::given::{ClaimReply, Given, KeptRun, Mail};
 use crate::head::Head;
 use crate::keys;
+use crate::process_messages::{ClaimReply, ClaimedRun, KeptRun, ProcessMessage};
 use crate::wire::{
     CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, OfferCall, Refusal,
     ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall,
@@ -230,9 +230,9 @@ async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
 
 async fn assign(ctx: &ObjectContext<'_>, process: &str) -> Result<(), HandlerError> {
     let mail = match claimed(ctx, process).await? {
-        Ok(given) => Mail::Run(given),
+        Ok(given) => ProcessMessage::Run(given),
         // The process counts what it requested, so it needs an answer for every assignment.
-        Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => Mail::Nothing,
+        Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => ProcessMessage::Nothing,
     };
     Target::process(process, "put").tell(ctx, mail);
     Ok(())
@@ -262,7 +262,7 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
         Err(refused) => return Ok(Err(refused)),
     };
     ctx.set(keys::HEAD, Json(head.clone()));
-    let mut given = Given {
+    let mut given = ClaimedRun {
         run: ctx.key().to_owned(),
         epoch,
         kept: None,

@@ -8,7 +8,7 @@ use restate_sdk::errors::{HandlerError, TerminalError};
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::given::{Mail, Numbered};
+use crate::process_messages::{Numbered, ProcessMessage};
 use crate::wire::{InboxCall, TellCall, TurnCall, WaitMailCall, WaitTurnCall};
 
 pub(super) struct WaitService;
@@ -65,7 +65,7 @@ impl WaitService {
         };
         // Created only if there is an owner, because an unused promise would stay open.
         let (promise, mut answer) = ctx.awakeable::<Json<Option<String>>>();
-        let mail = Mail::Tell {
+        let mail = ProcessMessage::Tell {
             promise,
             run: run.clone(),
             body,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::commit::{Committing, FAULTY};
 use crate::connect::{Connection, Server};
 use crate::fault::Fault;
-use crate::queue::{Ask, Carriers, Job};
+use crate::queue::{Ask, CommandSenders, Job};
 
 /// Number of connections that execute commits.
 const WRITERS: usize = 2;
@@ -37,14 +37,14 @@ pub(crate) async fn carry_out(
     let (reads, given_reads) = unbounded_channel();
     let (asks, given_asks) = unbounded_channel();
     // One connection for each kind: a long removal must not delay commits, and reads must not wait for their syncs.
-    let carriers = Carriers { commits, reads, asks };
+    let carriers = CommandSenders { commits, reads, asks };
     // The two writers share one receiver, so all three kinds have the same type here.
     let (given_commits, given_reads, given_asks) = (
         Mutex::new(given_commits),
         Mutex::new(given_reads),
         Mutex::new(given_asks),
     );
-    let carrier = || Carrier {
+    let carrier = || CommandExecutor {
         server: server.clone(),
         connection: None,
         was_lost: false,
@@ -76,7 +76,7 @@ async fn waiting<T>(given: &Mutex<UnboundedReceiver<T>>, most: usize) -> Option<
 }
 
 /// Connection that executes one kind of command.
-struct Carrier {
+struct CommandExecutor {
     server: Server,
     connection: Option<Connection>,
     was_lost: bool,
@@ -85,7 +85,7 @@ struct Carrier {
     meter: Arc<StoreMeter>,
 }
 
-impl Carrier {
+impl CommandExecutor {
     async fn write(mut self, given: &Mutex<UnboundedReceiver<Committing>>) {
         while let Some(commits) = waiting(given, TOGETHER).await {
             self.commit(commits).await;

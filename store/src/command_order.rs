@@ -14,7 +14,7 @@ type Done = Shared<oneshot::Receiver<()>>;
 
 /// Unfinished commands: the last one of each run, and the last one for all runs.
 #[derive(Debug, Default)]
-pub struct Lanes(Mutex<State>);
+pub struct CommandOrder(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -58,7 +58,7 @@ impl Lane {
     }
 }
 
-impl Lanes {
+impl CommandOrder {
     /// Adds a command, and returns its position.
     pub fn enter(&self, extent: Extent<'_>) -> Lane {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_command_waits_only_for_commands_of_its_run() {
-        let lanes = Lanes::default();
+        let lanes = CommandOrder::default();
         let first = lanes.enter(Extent::Run("a"));
         let mut second = lanes.enter(Extent::Run("a"));
         let mut other = lanes.enter(Extent::Run("b"));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_all_earlier_commands_and_blocks_none() {
-        let lanes = Lanes::default();
+        let lanes = CommandOrder::default();
         let (first, other) = (lanes.enter(Extent::Run("a")), lanes.enter(Extent::Run("b")));
         let mut reader = lanes.enter(Extent::Reading);
         let mut later = lanes.enter(Extent::Run("c"));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_command_for_all_runs_is_ordered_with_every_command() {
-        let lanes = Lanes::default();
+        let lanes = CommandOrder::default();
         let first = lanes.enter(Extent::Run("a"));
         let mut all = lanes.enter(Extent::All);
         let mut later = lanes.enter(Extent::Run("b"));
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn lanes_without_commands_are_removed() {
-        let lanes = Lanes::default();
+        let lanes = CommandOrder::default();
         for number in 0..10_000 {
             drop(lanes.enter(Extent::Run(&number.to_string())));
         }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Notify};
 
 use crate::client::Server;
-use crate::given::{ClaimReply, Given, Mail, Numbered};
-use crate::held::{Held, Kept, random_name};
+use crate::local_claims::{ClaimedState, LocalClaims, random_name};
 use crate::objects::Target;
+use crate::process_messages::{ClaimReply, ClaimedRun, Numbered, ProcessMessage};
 use crate::wire::{BeatCall, GivenText, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
 /// Heartbeats in one claim duration.
@@ -21,9 +21,9 @@ const GIVEN_BACK: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(1);
 
 /// Connection of this process to its process object.
-pub(crate) struct Keeper {
+pub(crate) struct Membership {
     pub(crate) server: Server,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<LocalClaims>,
     /// Duration of a claim without a heartbeat.
     pub(crate) claim: Duration,
     /// Label for error messages.
@@ -34,7 +34,7 @@ pub(crate) struct Keeper {
     pub(crate) assignments: UnboundedSender<Assignment>,
 }
 
-impl Keeper {
+impl Membership {
     /// Returns the key of this process's object, and registers the process if necessary.
     pub(crate) async fn process(&self) -> Result<Arc<str>, StoreError> {
         // Held across the call, so that two commands do not register two processes.
@@ -209,12 +209,12 @@ impl Keeper {
                     continue;
                 }
                 match mail {
-                    Mail::Run(given) => {
+                    ProcessMessage::Run(given) => {
                         self.held.was_sent();
                         given_back.extend(self.take(process, *given));
                     }
-                    Mail::Nothing => self.held.was_sent(),
-                    Mail::Tell { promise, run, body } => {
+                    ProcessMessage::Nothing => self.held.was_sent(),
+                    ProcessMessage::Tell { promise, run, body } => {
                         let request = self.held.request(promise);
                         self.assign(Assignment::Tell { request, run, body });
                     }
@@ -230,7 +230,7 @@ impl Keeper {
     }
 
     /// Accepts an assigned run if there is room. Otherwise returns the call that releases it.
-    fn take(&self, process: &str, given: Given) -> Option<(String, ReleaseCall)> {
+    fn take(&self, process: &str, given: ClaimedRun) -> Option<(String, ReleaseCall)> {
         let run = given.run.clone();
         let back = |after: Duration| ReleaseCall {
             ticket: Ticket {
@@ -258,7 +258,7 @@ impl Keeper {
     }
 
     /// Records a claim that the server granted, and caches the contents sent with it.
-    pub(crate) fn has(&self, process: &str, given: Given) {
+    pub(crate) fn has(&self, process: &str, given: ClaimedRun) {
         for GivenText { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
             // See `remember_text`: contents of a chain are not cached.
             if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
@@ -273,7 +273,9 @@ impl Keeper {
         self.held.put(
             &given.run,
             ticket,
-            given.kept.map_or(Kept::Much, |kept| Kept::Little(Box::new(kept))),
+            given
+                .kept
+                .map_or(ClaimedState::Much, |kept| ClaimedState::Little(Box::new(kept))),
         );
     }
 

@@ -25,14 +25,14 @@ const PIECE: usize = 1 << 20;
 
 /// State of a file at the time when the store was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Closed {
+pub(super) struct FileChecksum {
     bytes: u64,
     sum: u32,
     /// Key of the next run.
     pub(super) next_key: u64,
 }
 
-impl Closed {
+impl FileChecksum {
     /// Computes the checksum of a file; none if the file is too large.
     pub(super) fn of(path: &Path, next_key: u64) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
@@ -135,7 +135,7 @@ mod tests {
     fn a_file_unchanged_since_close_is_not_checked_again() {
         let (_folder, path) = closed_store();
         damage(&path);
-        let closed = Closed::of(&path, 2).expect("reads").expect("is short");
+        let closed = FileChecksum::of(&path, 2).expect("reads").expect("is short");
         fs::write(lock_of(&path), closed.written()).expect("writes");
         SqliteStore::open(&path).expect("nobody looks");
     }
@@ -144,7 +144,7 @@ mod tests {
     fn a_file_changed_since_close_is_checked() {
         let (_folder, path) = closed_store();
         let closed = fs::read_to_string(lock_of(&path)).expect("reads");
-        assert!(Closed::read(&closed).is_some(), "{closed}");
+        assert!(FileChecksum::read(&closed).is_some(), "{closed}");
         damage(&path);
         let error = SqliteStore::open(&path).map(drop).expect_err("is damaged");
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
@@ -166,19 +166,23 @@ mod tests {
 
     #[test]
     fn a_changed_close_record_is_ignored() {
-        let closed = Closed {
+        let closed = FileChecksum {
             bytes: 4096,
             sum: 7,
             next_key: 12,
         };
         let text = closed.written();
-        assert_eq!(Closed::read(&text), Some(closed));
+        assert_eq!(FileChecksum::read(&text), Some(closed));
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] ^= 1;
-            assert_eq!(Closed::read(&String::from_utf8_lossy(&changed)), None, "byte {at}");
-            assert_eq!(Closed::read(&text[..at]), None, "cut at {at}");
+            assert_eq!(
+                FileChecksum::read(&String::from_utf8_lossy(&changed)),
+                None,
+                "byte {at}"
+            );
+            assert_eq!(FileChecksum::read(&text[..at]), None, "cut at {at}");
         }
-        assert_eq!(Closed::read("4711\n"), None);
+        assert_eq!(FileChecksum::read("4711\n"), None);
     }
 }

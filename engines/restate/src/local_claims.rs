@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pirn_store::ContentHash;
 use tokio::sync::Notify;
 
-use crate::given::KeptRun;
+use crate::process_messages::KeptRun;
 use crate::wire::Ticket;
 
 /// Maximum number of runs requested from the queue at a time. The rest stays for other idle processes.
@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 4_096;
 
 /// Claims and caches of this process.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct LocalClaims {
     state: Mutex<State>,
     /// Notified when the number of claims or the limit of runs changes.
     pub(crate) wake: Notify,
@@ -71,7 +71,7 @@ const LITTLE: usize = 64 << 10;
 pub(crate) const STEP_BYTES: usize = 100;
 
 /// State of a claimed run on the server, by size.
-pub(crate) enum Kept {
+pub(crate) enum ClaimedState {
     Nothing,
     Little(Box<KeptRun>),
     Much,
@@ -90,7 +90,7 @@ pub(crate) fn random_name() -> String {
     format!("{:016x}{:016x}", word(), word())
 }
 
-impl Held {
+impl LocalClaims {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,12 +101,12 @@ impl Held {
     }
 
     /// Records a claim, with the available part of the run's state.
-    pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: Kept) {
+    pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: ClaimedState) {
         let (bytes, kept) = match kept {
-            Kept::Nothing => (0, None),
-            Kept::Little(kept) => (kept.head.bytes as usize + kept.head.snapshot_bytes as usize, Some(kept)),
+            ClaimedState::Nothing => (0, None),
+            ClaimedState::Little(kept) => (kept.head.bytes as usize + kept.head.snapshot_bytes as usize, Some(kept)),
             // Large enough that calls are sent without the run's state.
-            Kept::Much => (LITTLE, None),
+            ClaimedState::Much => (LITTLE, None),
         };
         let claim = Claim {
             ticket,
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_process_requests_runs_for_its_free_capacity_in_batches() {
-        let held = Held::default();
+        let held = LocalClaims::default();
         assert_eq!(held.wants(), None, "it takes none over");
         held.carry(10);
         assert_eq!((held.wants(), held.wants()), (Some(AT_ONCE), None));
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(held.wants(), None, "the queue still owes it most of them");
         (0..4).for_each(|_| held.was_sent());
         assert_eq!(held.wants(), Some(AT_ONCE));
-        (0..10).for_each(|number| held.put(&number.to_string(), ticket(), Kept::Nothing));
+        (0..10).for_each(|number| held.put(&number.to_string(), ticket(), ClaimedState::Nothing));
         assert_eq!(held.room(), 0);
         assert_eq!((held.wants(), held.wants()), (Some(0), None));
         held.forget("3");
@@ -356,14 +356,14 @@ mod tests {
 
     #[test]
     fn a_claim_is_valid_for_most_of_its_duration_after_a_heartbeat() {
-        let (held, lasts) = (Held::default(), Duration::from_secs(100));
+        let (held, lasts) = (LocalClaims::default(), Duration::from_secs(100));
         let ago = |seconds| {
             Instant::now()
                 .checked_sub(Duration::from_secs(seconds))
                 .expect("up for long")
         };
         assert!(held.surely_stands("nobody's", lasts));
-        held.put("r", ticket(), Kept::Nothing);
+        held.put("r", ticket(), ClaimedState::Nothing);
         assert!(!held.surely_stands("r", lasts));
         held.lived(ago(80));
         assert!(!held.surely_stands("r", lasts));
@@ -374,10 +374,10 @@ mod tests {
 
     #[test]
     fn a_run_is_small_until_its_stored_bytes_reach_the_limit() {
-        let held = Held::default();
+        let held = LocalClaims::default();
         assert!(!held.is_little("nobody's"));
-        held.put("new", ticket(), Kept::Nothing);
-        held.put("old", ticket(), Kept::Much);
+        held.put("new", ticket(), ClaimedState::Nothing);
+        held.put("old", ticket(), ClaimedState::Much);
         assert!(held.is_little("new") && !held.is_little("old"));
         held.grew("new", LITTLE - 1);
         assert!(held.is_little("new"));
@@ -387,8 +387,8 @@ mod tests {
 
     #[test]
     fn a_lost_claim_is_reported_once_and_its_ticket_remains_until_release() {
-        let held = Held::default();
-        held.put("r", ticket(), Kept::Nothing);
+        let held = LocalClaims::default();
+        held.put("r", ticket(), ClaimedState::Nothing);
         assert!(held.lose("r") && !held.lose("r") && !held.lose("other"));
         assert_eq!(held.ticket("r"), Some(ticket()));
         assert!(held.forget("r").is_some_and(|given| given.is_offered));

@@ -7,7 +7,7 @@ use crate::wire::{GivenText, KeptRecord, NotClaimed};
 
 /// A run that a process has claimed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Given {
+pub(crate) struct ClaimedRun {
     pub(crate) run: String,
     pub(crate) epoch: u64,
     /// State of the run; none if it is large, and is then read from the server.
@@ -24,13 +24,13 @@ pub(crate) struct KeptRun {
     pub(crate) texts: Vec<GivenText>,
 }
 
-pub(crate) type ClaimReply = Result<Box<Given>, NotClaimed>;
+pub(crate) type ClaimReply = Result<Box<ClaimedRun>, NotClaimed>;
 
 /// Message to a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Mail {
+pub(crate) enum ProcessMessage {
     /// Run without an owner, now claimed by the process.
-    Run(Box<Given>),
+    Run(Box<ClaimedRun>),
     /// Sent instead of a run that has ended or has an owner.
     Nothing,
     /// Input for a run of the process.
@@ -40,5 +40,5 @@ pub(crate) enum Mail {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
-    pub(crate) mail: Mail,
+    pub(crate) mail: ProcessMessage,
 }

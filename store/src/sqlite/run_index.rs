@@ -11,12 +11,12 @@ use crate::sqlite::tables::Tables;
 
 /// Sum of list entries that does not depend on their order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListChecksum {
     entries: u64,
     sum: u64,
 }
 
-impl Listed {
+impl ListChecksum {
     /// Adds the entries of a run.
     pub(super) fn take(&mut self, row: &RunRow) {
         if !row.is_hidden {
@@ -159,8 +159,8 @@ impl Tables {
 
     /// Compares the lists with the entries computed from the runs' rows, and rebuilds them if they differ: the store was written by
     /// a version without lists, or is damaged.
-    pub(super) fn check_lists(&self, called_for: &Listed) -> Result<(), Fault> {
-        let mut kept = Listed::default();
+    pub(super) fn check_lists(&self, called_for: &ListChecksum) -> Result<(), Fault> {
+        let mut kept = ListChecksum::default();
         let mut select = self.sql.prepare("SELECT list, started, run FROM listed")?;
         let mut found = select.query([])?;
         while let Some(found) = found.next()? {
