@@ -20,7 +20,7 @@ use crate::settings::SharedSettings;
 pub(crate) struct ActorEnvironment<'a> {
     run_id: &'a Arc<str>,
     metadata: Option<&'a Arc<Map<String, Value>>>,
-    in_place: &'a InlineServices,
+    inline_services: &'a InlineServices,
     listening: EventInterest,
     /// Recorded configuration of a durable run.
     settings: Option<&'a SharedSettings>,
@@ -34,7 +34,7 @@ impl<'a> ActorEnvironment<'a> {
         Self {
             run_id: &run.run_id,
             metadata: run.supervisor.metadata(),
-            in_place: &run.in_place,
+            inline_services: &run.inline_services,
             listening: run.listening(),
             settings: run.settings(),
             observer: Some(&run.host),
@@ -45,13 +45,13 @@ impl<'a> ActorEnvironment<'a> {
     pub(crate) fn rebuilding(
         run_id: &'a Arc<str>,
         metadata: Option<&'a Arc<Map<String, Value>>>,
-        in_place: &'a InlineServices,
+        inline_services: &'a InlineServices,
         (listening, settings): (EventInterest, &'a SharedSettings),
     ) -> Self {
         Self {
             run_id,
             metadata,
-            in_place,
+            inline_services,
             listening,
             settings: Some(settings),
             observer: None,
@@ -92,11 +92,11 @@ impl RunEnvironment for ActorEnvironment<'_> {
         self.listening
     }
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
-        self.in_place.graphs().get(workflow_id).cloned()
+        self.inline_services.graphs().get(workflow_id).cloned()
     }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         // A closure, because a replay uses the recorded value instead of the current configuration.
-        let ask = || self.in_place.token_limit(graph);
+        let ask = || self.inline_services.token_limit(graph);
         match self.settings {
             // Profiles have no effect on a workflow without model calls, so its limit is not recorded.
             Some(settings) if graph.calls_models() => settings.get().token_limit(&graph.workflow_id, ask),
@@ -104,14 +104,14 @@ impl RunEnvironment for ActorEnvironment<'_> {
         }
     }
     fn speculative_at(&self) -> Option<f64> {
-        let ask = || self.in_place.ports().speculative_at;
+        let ask = || self.inline_services.ports().speculative_at;
         match self.settings {
             Some(settings) => settings.get().speculative_at(ask),
             None => ask(),
         }
     }
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
-        let tokenizer = self.in_place.tokenizer(graph);
+        let tokenizer = self.inline_services.tokenizer(graph);
         let Some(settings) = self.settings else {
             return tokenizer;
         };
@@ -124,25 +124,28 @@ impl RunEnvironment for ActorEnvironment<'_> {
         settings.tokenizer(name.unwrap_or_else(ask), tokenizer)
     }
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
-        let ask = || self.in_place.message_rules(profile_id);
+        let ask = || self.inline_services.message_rules(profile_id);
         match self.settings {
             Some(settings) => settings.get().message_rules(profile_id, ask),
             None => ask(),
         }
     }
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
-        let ask = || Some(self.in_place.profile(profile_id));
+        let ask = || Some(self.inline_services.profile(profile_id));
         match self.settings {
             Some(settings) => settings.get().profile(profile_id, ask),
             None => ask(),
         }
     }
     fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
-        self.in_place.call_bound(request, chosen)
+        self.inline_services.call_bound(request, chosen)
     }
     fn tool_tokens(&self, graph: &Graph, tools: &[Arc<str>]) -> u64 {
         // The sum is recorded as a whole, so the tokenizer need not record its counts.
-        let ask = || self.in_place.tool_tokens(tools, &*self.in_place.tokenizer(graph));
+        let ask = || {
+            self.inline_services
+                .tool_tokens(tools, &*self.inline_services.tokenizer(graph))
+        };
         match self.settings {
             // Without tools the sum is 0 in every process.
             Some(settings) if !tools.is_empty() => settings.get().tool_tokens(&graph.workflow_id, tools, ask),
@@ -167,12 +170,13 @@ impl RunEnvironment for ActorEnvironment<'_> {
         scope: &ThreadScope<'_>,
     ) -> Option<Outcome> {
         // Not recorded: a replay evaluates again.
-        self.in_place.evaluate(graph, node, what, scope)
+        self.inline_services.evaluate(graph, node, what, scope)
     }
     fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> CallResult {
         // Built only if the function reads its origin.
         let context = || context_of(self.run_id, thread, thread.node(), self.metadata);
-        self.in_place.call(function, input, thread.trigger_depth(), &context)
+        self.inline_services
+            .call(function, input, thread.trigger_depth(), &context)
     }
     fn delivered(&mut self, thread: ThreadNo, input: &Input) {
         // Inputs are formatted for observing hosts only.

@@ -80,20 +80,20 @@ impl EventBusActor {
         };
         *last = sequence.unwrap_or(*last + 1);
         let event = Arc::new(source.event(*last, raised));
-        self.hand_on(&event);
+        self.forward(&event);
         if self.waiters.wake(&event) {
             self.report_dropped(&event);
         }
         if self.interest.triggers().contains(event.raised.event_type) {
             self.watched.push(event);
             if self.watched.len() == TOGETHER {
-                self.have_matched();
+                self.send_to_matcher();
             }
         }
     }
 
     /// Sends the collected events to the matcher.
-    fn have_matched(&mut self) {
+    fn send_to_matcher(&mut self) {
         let events = match self.watched.len() {
             0 => return,
             // A single event leaves the vector, and thus its allocation, to the next events.
@@ -123,8 +123,8 @@ impl EventBusActor {
         }
     }
 
-    fn hand_on(&mut self, event: &Arc<Event>) {
-        self.listeners.hand_on(event, &self.interest);
+    fn forward(&mut self, event: &Arc<Event>) {
+        self.listeners.forward(event, &self.interest);
     }
 
     /// Replays the events of a resumed run, to its private subscribers only.
@@ -136,7 +136,7 @@ impl EventBusActor {
         self.waiters.resumed(&resumed.run_id, &resumed.events);
         if let Some(last) = resumed.events.last() {
             self.report_dropped(last);
-            self.have_matched();
+            self.send_to_matcher();
         }
         if let Some(matcher) = &self.matcher {
             matcher.do_send(MatcherMsg::Resumed(Box::new(resumed)));
@@ -171,7 +171,7 @@ impl EventBusActor {
         // Pieces of replies have no number of their own, because a durable run does not record them.
         let sequence = self.last_sequence(&source.run_id);
         let event = Arc::new(source.event(sequence, raised));
-        self.hand_on(&event);
+        self.forward(&event);
     }
 
     fn subscribe(&mut self, subscriber: Subscriber) {
@@ -300,7 +300,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::MatcherGone => self.matcher_gone(),
         }
         // Flushed after every message: a later Settle or Quiesce must reach the matcher behind these events.
-        self.have_matched();
+        self.send_to_matcher();
         self.backlog.shrinks();
     }
 }

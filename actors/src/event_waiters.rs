@@ -100,7 +100,7 @@ impl EventWaiters {
 fn heard(event: &Arc<Event>) -> Outcome {
     Outcome::Event {
         sequence: event.sequence,
-        event: event.shown_later(),
+        event: event.lazy_json(),
     }
 }
 

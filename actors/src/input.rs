@@ -181,7 +181,7 @@ fn show(event: &Event, parameters: &Map<String, Value>, shown: &mut Value) {
     if let Value::Object(input) = shown {
         for (name, value) in input {
             match name.as_str() {
-                "event" => event.show_in(value),
+                "event" => event.write_json_into(value),
                 // Consecutive calls mostly have equal parameters, and mostly none.
                 _ if value.as_object() == Some(parameters) => {}
                 _ => *value = Value::Object(parameters.clone()),

@@ -43,7 +43,7 @@ impl Listeners {
     }
 
     /// Delivers an event to its subscribers.
-    pub(crate) fn hand_on(&mut self, event: &Arc<Event>, interest: &ArbiterSubscriptions) {
+    pub(crate) fn forward(&mut self, event: &Arc<Event>, interest: &ArbiterSubscriptions) {
         if !self.of_all.is_empty() {
             let before = self.of_all.len();
             #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
             .collect();
         for run in 0..10_000 {
             let event = event(&format!("r{run}"), EventType::Custom);
-            world.listeners.hand_on(&event, &world.interest);
+            world.listeners.forward(&event, &world.interest);
         }
         assert_eq!(world.listeners.visits, 10_000, "one subscriber an event");
         assert!(heard.iter().all(|heard| heard.try_iter().count() == 1));
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(second.mask(), EventMask::of(EventType::Custom));
         world.listeners.close(&ended("r", &first));
         assert!(before.recv().is_err());
-        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        world.listeners.forward(&event("r", EventType::Custom), &world.interest);
         assert_eq!(after.try_iter().count(), 1);
     }
 
@@ -301,10 +301,10 @@ mod tests {
         drop(gone);
         world
             .listeners
-            .hand_on(&event("r", EventType::NodeStarted), &world.interest);
+            .forward(&event("r", EventType::NodeStarted), &world.interest);
         assert_eq!(own.mask(), narrow, "the other reads no more");
         drop(kept);
-        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        world.listeners.forward(&event("r", EventType::Custom), &world.interest);
         assert_eq!(own.mask(), EventMask::NONE);
         assert!(world.listeners.of_runs.is_empty());
     }
@@ -315,7 +315,7 @@ mod tests {
         let heard = world.add(None, EventMask::ALL);
         assert_eq!(world.interest.listening(), EventMask::ALL);
         drop(heard);
-        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        world.listeners.forward(&event("r", EventType::Custom), &world.interest);
         assert_eq!(world.interest.listening(), EventMask::NONE);
     }
 }

@@ -87,7 +87,7 @@ struct Actors {
     /// Effects of the last step, not yet executed.
     effects: Vec<Effect>,
     /// Effects and callers that wait for the journal. None for a run without a durable journal.
-    unkept: Option<Box<PendingDurability>>,
+    pending_durability: Option<Box<PendingDurability>>,
     /// The queue may be served. False until the messages that were sent before the first turn are in the queue.
     has_begun: bool,
     /// The queue contains a cancellation or the end of a time limit.
@@ -176,7 +176,7 @@ impl LocalMailbox {
                 if self.run.is_to_leave() {
                     self.leave(actors);
                 } else {
-                    self.have_parked(actors);
+                    self.schedule_parking(actors);
                 }
                 None
             }
@@ -233,10 +233,12 @@ impl LocalMailbox {
     /// later turn.
     fn leave(&self, actors: &mut Actors) {
         // Only durable runs leave.
-        let Some(unkept) = &actors.unkept else { return };
-        if unkept.is_kept(self.run.told()) {
+        let Some(pending_durability) = &actors.pending_durability else {
+            return;
+        };
+        if pending_durability.is_kept(self.run.told()) {
             actors.stop(shut_down(), &self.run);
-        } else if !unkept.is_awaited() {
+        } else if !pending_durability.is_awaited() {
             // A caller that waits makes the next turn request a write. Its result starts the turn after that.
             actors.acknowledge(&self.run, Box::new(|_| ()));
             self.put_off();
@@ -244,10 +246,12 @@ impl LocalMailbox {
     }
 
     /// Sets a timer that parks the run after its quiet period, if the run only waits.
-    fn have_parked(&self, actors: &mut Actors) {
-        let Some(unkept) = &mut actors.unkept else { return };
+    fn schedule_parking(&self, actors: &mut Actors) {
+        let Some(pending_durability) = &mut actors.pending_durability else {
+            return;
+        };
         // The timer that is set checks the quiet period when it fires.
-        if unkept.parking.is_some() {
+        if pending_durability.parking.is_some() {
             return;
         }
         let Some(after) = self.run.parks_in() else { return };
@@ -257,19 +261,21 @@ impl LocalMailbox {
                 own.park();
             }
         };
-        unkept.parking = self.run.host.when_quiet(after.max(SHORTEST_QUIET), park);
+        pending_durability.parking = self.run.host.when_quiet(after.max(SHORTEST_QUIET), park);
     }
 
     /// Drops the machine from memory if the quiet period is over; otherwise sets the timer again.
     fn park(&self) {
         let standing = &mut *self.actors.borrow_mut();
         let ActorsState::Here(actors) = standing else { return };
-        let Some(unkept) = &mut actors.unkept else { return };
-        unkept.parking = None;
+        let Some(pending_durability) = &mut actors.pending_durability else {
+            return;
+        };
+        pending_durability.parking = None;
         if self.run.parks_in() != Some(0) || !actors.machine.is_idle() {
-            return self.have_parked(actors);
+            return self.schedule_parking(actors);
         }
-        if !unkept.is_kept(self.run.told()) {
+        if !pending_durability.is_kept(self.run.told()) {
             // No effect waited for these inputs, so they were not written yet. Parking is tried again once they are durable.
             actors.acknowledge(&self.run, Box::new(|_| ()));
             self.put_off();
@@ -284,17 +290,17 @@ impl LocalMailbox {
 
     /// Handles an external message. Returns the messages that were held back while the machine was parked; the caller delivers
     /// them next.
-    fn hear(&self, message: SupervisorMsg) -> Vec<SupervisorMsg> {
+    fn receive(&self, message: SupervisorMsg) -> Vec<SupervisorMsg> {
         let standing = &mut *self.actors.borrow_mut();
         match (&mut *standing, message) {
-            (ActorsState::Here(actors), message) => actors.hear(message, &self.run, &self.inbox),
+            (ActorsState::Here(actors), message) => actors.receive(message, &self.run, &self.inbox),
             (ActorsState::Parked(parked), SupervisorMsg::Woken(Ok(machine))) => {
                 let told = parked.take_told();
                 *standing = ActorsState::Here(Box::new(Actors::woken(*machine, parked, &self.run)));
                 return told;
             }
             (ActorsState::Parked(parked), SupervisorMsg::Woken(Err(error))) => parked.stop(error, &self.run),
-            (ActorsState::Parked(parked), message) => parked.hear(message, &self.run),
+            (ActorsState::Parked(parked), message) => parked.receive(message, &self.run),
         }
         Vec::new()
     }
@@ -338,7 +344,7 @@ impl Actors {
             conversations: ConversationActor,
             threads: Vec::new(),
             effects,
-            unkept: is_durable.then(Box::default),
+            pending_durability: is_durable.then(Box::default),
             has_begun: false,
             is_controlled: false,
         }
@@ -348,9 +354,9 @@ impl Actors {
     fn woken(machine: RunMachine, parked: &mut ParkedRun, run: &RunContext) -> Self {
         Self {
             threads: std::mem::take(&mut parked.threads),
-            unkept: Some(Box::new(PendingDurability::after(run.told()))),
+            pending_durability: Some(Box::new(PendingDurability::after(run.told()))),
             has_begun: true,
-            // `false`, because `unkept` is set above: it continues after the steps that are durable.
+            // `false`, because `pending_durability` is set above: it continues after the steps that are durable.
             ..Self::of(machine, std::mem::take(&mut parked.supervisor), Vec::new(), false)
         }
     }
@@ -371,7 +377,7 @@ impl Actors {
         let mut effects = Vec::new();
         let machine = RunMachine::new(begun.at, begun.seed, &mut ActorEnvironment::of(run), &mut effects);
         let mut actors = Self::of(machine, supervisor, effects, run.is_durable());
-        actors.carry(now, run, inbox);
+        actors.perform(now, run, inbox);
         actors
     }
 
@@ -428,7 +434,7 @@ impl Actors {
         }
         let now = run.now();
         actors.effects = open.effects(now);
-        actors.carry(now, run, inbox);
+        actors.perform(now, run, inbox);
         actors
     }
 
@@ -439,16 +445,21 @@ impl Actors {
     }
 
     fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
-        let is_leaving = self.unkept.as_ref().is_some_and(|unkept| unkept.is_leaving());
+        let is_leaving = self
+            .pending_durability
+            .as_ref()
+            .is_some_and(|pending_durability| pending_durability.is_leaving());
         // A run that leaves takes no more steps, because they would not become durable in this process.
         if !self.has_begun || is_leaving || self.supervisor.is_over() {
             return Served::All;
         }
-        run.room.borrow_mut().lend(&mut self.machine, &mut self.effects);
+        run.step_buffers.borrow_mut().lend(&mut self.machine, &mut self.effects);
         let served = self.serve_queue(run, inbox);
         // Buffers that a panicking supervisor used are not returned: their contents are unknown.
         if !matches!(served, Served::Lost(_)) {
-            run.room.borrow_mut().take_back(&mut self.machine, &mut self.effects);
+            run.step_buffers
+                .borrow_mut()
+                .take_back(&mut self.machine, &mut self.effects);
         }
         served
     }
@@ -486,7 +497,11 @@ impl Actors {
     /// Requests a journal write if an effect or a caller waits for it.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
         let step = run.told();
-        if !self.unkept.as_mut().is_some_and(|unkept| unkept.asks(step)) {
+        if !self
+            .pending_durability
+            .as_mut()
+            .is_some_and(|pending_durability| pending_durability.asks(step))
+        {
             return Ok(());
         }
         match run.keep(&mut self.machine) {
@@ -497,10 +512,13 @@ impl Actors {
 
     /// Ends the run in this process: cancels its work and discards the effects that wait for the journal.
     fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
-        let later = self.unkept.as_mut().map_or_else(Vec::new, |unkept| {
-            unkept.lost(&error);
-            unkept.take_later()
-        });
+        let later = self
+            .pending_durability
+            .as_mut()
+            .map_or_else(Vec::new, |pending_durability| {
+                pending_durability.lost(&error);
+                pending_durability.take_later()
+            });
         self.threads.clear();
         self.supervisor.stop(error, run);
         refuse(later);
@@ -510,8 +528,8 @@ impl Actors {
     /// must not read the store before the outcome is known.
     fn shut_down(&mut self, run: &Rc<RunContext>) {
         let is_over = self.supervisor.is_over();
-        let unkept = self.unkept.as_mut().filter(|_| !is_over);
-        if !unkept.is_some_and(|unkept| unkept.leave()) {
+        let pending_durability = self.pending_durability.as_mut().filter(|_| !is_over);
+        if !pending_durability.is_some_and(|pending_durability| pending_durability.leave()) {
             self.stop(shut_down(), run);
         }
     }
@@ -530,35 +548,42 @@ impl Actors {
             self.stop(error, run);
             return Ok(());
         }
-        if let Some(unkept) = &mut self.unkept {
-            unkept.kept(step);
-            if unkept.is_left() {
+        if let Some(pending_durability) = &mut self.pending_durability {
+            pending_durability.kept(step);
+            if pending_durability.is_left() {
                 self.stop(shut_down(), run);
                 return Ok(());
             }
             // Another commit is in flight. Until its outcome is known, the effects of this one are not executed here.
-            if unkept.is_leaving() && !unkept.settles() {
+            if pending_durability.is_leaving() && !pending_durability.settles() {
                 return Ok(());
             }
         }
-        while let Some((at, effect)) = self.unkept.as_mut().and_then(|unkept| unkept.release(now)) {
+        while let Some((at, effect)) = self
+            .pending_durability
+            .as_mut()
+            .and_then(|pending_durability| pending_durability.release(now))
+        {
             // Effects call code of the embedding program, which may panic.
-            if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
+            if let Err(Exit::Panicked { message }) = contained(|| self.perform_effect(effect, (at, now), run, inbox)) {
                 return Err(message);
             }
         }
         // The released effects may include the end of the run.
         if self.supervisor.is_over() {
-            let later = self.unkept.as_mut().map_or_else(Vec::new, |unkept| unkept.take_later());
+            let later = self
+                .pending_durability
+                .as_mut()
+                .map_or_else(Vec::new, |pending_durability| pending_durability.take_later());
             refuse(later);
         }
         Ok(())
     }
 
     /// Handles an external message.
-    fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
-        let heard = match &mut self.unkept {
-            Some(unkept) => unkept.put_aside(message),
+    fn receive(&mut self, message: SupervisorMsg, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
+        let heard = match &mut self.pending_durability {
+            Some(pending_durability) => pending_durability.hold_back(message),
             None => Some(message),
         };
         let Some(message) = heard else { return };
@@ -623,8 +648,8 @@ impl Actors {
 
     /// Calls `acknowledge` once all inputs so far are durable.
     fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
-        match &mut self.unkept {
-            Some(unkept) => unkept.acknowledge(run.told(), acknowledge),
+        match &mut self.pending_durability {
+            Some(pending_durability) => pending_durability.acknowledge(run.told(), acknowledge),
             // Without a durable journal an input counts as durable at once.
             None => acknowledge(Ok(())),
         }
@@ -648,11 +673,11 @@ impl Actors {
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
         }
-        self.carry(now, run, inbox);
+        self.perform(now, run, inbox);
     }
 
     /// Executes the effects of the last step, or queues those that must wait for the journal.
-    fn carry(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
+    fn perform(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         if self.effects.is_empty() {
             return;
         }
@@ -661,11 +686,11 @@ impl Actors {
         for effect in effects.drain(..) {
             // The journal notes an effect when it is requested, also if it is held back.
             run.did(&effect);
-            match &mut self.unkept {
-                None => self.carry_out(effect, (now, now), run, inbox),
-                Some(unkept) => {
-                    if let Some(effect) = unkept.pass(run.told(), now, effect) {
-                        self.carry_out(effect, (now, now), run, inbox);
+            match &mut self.pending_durability {
+                None => self.perform_effect(effect, (now, now), run, inbox),
+                Some(pending_durability) => {
+                    if let Some(effect) = pending_durability.pass(run.told(), now, effect) {
+                        self.perform_effect(effect, (now, now), run, inbox);
                     }
                 }
             }
@@ -674,7 +699,7 @@ impl Actors {
     }
 
     /// Executes an effect that the machine requested at time `at`.
-    fn carry_out(
+    fn perform_effect(
         &mut self,
         effect: Effect,
         (at, now): (Millis, Millis),
@@ -691,11 +716,11 @@ impl Actors {
             effects: &mut none,
         };
         match effect {
-            Effect::Thread { thread, effect } => thread_actor(&mut self.threads, thread).carry(effect, &mut turn),
+            Effect::Thread { thread, effect } => thread_actor(&mut self.threads, thread).perform(effect, &mut turn),
             Effect::AwaitTriggers { thread, effect } => crate::thread::await_triggers(thread, effect, &turn),
             Effect::Drop { thread, effect } => {
                 if let Some(Some(actor)) = self.threads.get_mut(thread as usize) {
-                    actor.let_go(effect);
+                    actor.cancel_effect(effect);
                 }
             }
             Effect::ThreadEnded { thread } => {
@@ -706,7 +731,7 @@ impl Actors {
                     spans.ended(thread);
                 }
             }
-            other => self.supervisor.carry(other, at, &mut turn),
+            other => self.supervisor.perform(other, at, &mut turn),
         }
     }
 
@@ -746,7 +771,7 @@ impl Actors {
         // Recorded after the machine has handled it, because only then is it known whether the partial results are usable.
         run.record(machine, told(of));
         // Effects that the actor had produced before the panic are still executed.
-        match contained(|| self.carry(now, run, inbox)) {
+        match contained(|| self.perform(now, run, inbox)) {
             Err(Exit::Panicked { message }) => Some(message),
             Ok(()) | Err(Exit::Stopped | Exit::Dropped) => None,
         }
@@ -789,17 +814,17 @@ impl RunActor {
     fn begin(&mut self, context: &mut Context<Self>) {
         let mailbox = self.mailbox();
         for message in std::mem::take(&mut self.told) {
-            mailbox.hear(message);
+            mailbox.receive(message);
         }
-        self.hear(SupervisorMsg::Begin, context);
+        self.receive(SupervisorMsg::Begin, context);
     }
 
     /// Handles a message, then the messages that were held back for it.
-    fn hear(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
-        let unheard = self.mailbox().hear(message);
+    fn receive(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
+        let unheard = self.mailbox().receive(message);
         self.serve(context);
         for message in unheard {
-            self.hear(message, context);
+            self.receive(message, context);
         }
     }
 
@@ -850,7 +875,7 @@ impl Handler<SupervisorMsg> for RunActor {
     fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
         self.run.supervisor.has_heard();
         match message {
-            message if self.mailbox.is_some() => self.hear(message, context),
+            message if self.mailbox.is_some() => self.receive(message, context),
             SupervisorMsg::Begin => self.begin(context),
             message => self.told.push(message),
         }

@@ -37,7 +37,7 @@ impl ParkedRun {
     }
 
     /// Handles a message, or queues it for the machine.
-    pub(crate) fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>) {
+    pub(crate) fn receive(&mut self, message: SupervisorMsg, run: &Rc<RunContext>) {
         if self.supervisor.is_over() {
             return message.refuse(None);
         }

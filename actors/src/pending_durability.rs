@@ -58,7 +58,7 @@ impl PendingDurability {
     }
 
     /// Queues a message for a run that is about to end in this process. Returns a message that is still handled.
-    pub(crate) fn put_aside(&mut self, message: SupervisorMsg) -> Option<SupervisorMsg> {
+    pub(crate) fn hold_back(&mut self, message: SupervisorMsg) -> Option<SupervisorMsg> {
         let Some(later) = &mut self.leaving else {
             return Some(message);
         };

@@ -112,7 +112,7 @@ impl RebuiltRun {
             let event = missed_event(wanted, events.get(*before..).unwrap_or_default())?;
             let outcome = Outcome::Event {
                 sequence: event.sequence,
-                event: event.shown_later(),
+                event: event.lazy_json(),
             };
             let answer = Input::Answer { effect: *id, outcome };
             Some(Message::Thread(*thread, ToThread::Input(answer)))

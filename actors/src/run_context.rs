@@ -34,14 +34,14 @@ pub(crate) struct RunContext {
     pub(crate) host: Host,
     /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
     pub(crate) seed: Option<u64>,
-    pub(crate) in_place: InlineServices,
+    pub(crate) inline_services: InlineServices,
     interest: Rc<ArbiterSubscriptions>,
     /// Interest of the run's private subscribers. Most runs have none.
     own_interest: OnceCell<Arc<RunInterest>>,
     bus: BusSender,
     pub(crate) backlog: Rc<Backlog>,
     /// Reusable buffers, lent to the run for each of its turns.
-    pub(crate) room: SharedBuffers,
+    pub(crate) step_buffers: SharedBuffers,
     /// Address of the run for everything that is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
     /// Spans of the run; `None` if tracing is off for it.
@@ -84,25 +84,25 @@ impl RunContext {
         supervisor: Arc<SupervisorHandle>,
         (host, seed): (Host, Option<u64>),
         (bus, interest): (BusSender, Rc<ArbiterSubscriptions>),
-        (backlog, room): (Rc<Backlog>, SharedBuffers),
-        in_place: InlineServices,
+        (backlog, step_buffers): (Rc<Backlog>, SharedBuffers),
+        inline_services: InlineServices,
         not_before: Millis,
     ) -> Self {
         // Time must not be before the last input of an earlier process: the wall clock may have been set back since.
         let epoch = host.wall_clock().max(not_before).saturating_sub(host.now());
-        let is_durable = in_place.ports().is_durable();
+        let is_durable = inline_services.ports().is_durable();
         let promised = if is_durable { promised() } else { EventMask::NONE };
         Self {
             spans: Spans::of(&run_id, workflow_id),
             run_id,
             host,
             seed,
-            in_place,
+            inline_services,
             interest,
             own_interest: OnceCell::new(),
             bus,
             backlog,
-            room,
+            step_buffers,
             supervisor,
             journal: RefCell::default(),
             configuration: is_durable.then(Box::default),
@@ -120,12 +120,12 @@ impl RunContext {
 
     /// Returns the models, tools, functions and scripts.
     pub(crate) fn ports(&self) -> &Ports {
-        self.in_place.ports()
+        self.inline_services.ports()
     }
 
     /// The run's engine.
     pub(crate) fn engine(&self) -> &Arc<dyn EngineHandle> {
-        self.in_place.engine()
+        self.inline_services.engine()
     }
 
     /// Recorded configuration of a durable run.
@@ -156,7 +156,7 @@ impl RunContext {
         let journal = self.ports().journal.as_ref();
         self.told_at.set(journal.map(|_| begun.at));
         self.journal
-            .replace(journal.map(|journal| journal.begun(begun, self.in_place.graphs())));
+            .replace(journal.map(|journal| journal.begun(begun, self.inline_services.graphs())));
     }
 
     /// Continues the journal of a resumed run: the number of steps so far and the time of the last input.
@@ -212,11 +212,11 @@ impl RunContext {
         if let Some(result) = (&mut keeping).now_or_never() {
             return Some(result);
         }
-        self.await_kept(keeping);
+        self.await_durable(keeping);
         None
     }
 
-    fn await_kept(&self, keeping: JournalFlush) {
+    fn await_durable(&self, keeping: JournalFlush) {
         let (supervisor, step) = (Arc::clone(&self.supervisor), self.told.get());
         let waiting = Box::pin(async move {
             let result = keeping.await;
@@ -251,10 +251,10 @@ impl RunContext {
             .journal
             .borrow()
             .as_ref()
-            .map(|journal| journal.read(self.in_place.graphs()));
+            .map(|journal| journal.read(self.inline_services.graphs()));
         // Only runs with a journal are parked.
         let Some(reading) = reading else { return };
-        let (supervisor, needed) = (Arc::clone(&self.supervisor), self.in_place.parts());
+        let (supervisor, needed) = (Arc::clone(&self.supervisor), self.inline_services.parts());
         let mut waking = async move {
             let made = reading.await.and_then(|(begun, told)| {
                 let (ports, engine, graphs) = needed;
@@ -436,7 +436,7 @@ impl RunContext {
         if self.keeps_events.replace(true) {
             return;
         }
-        let graphs = self.in_place.graphs().values();
+        let graphs = self.inline_services.graphs().values();
         let words: Vec<Arc<str>> = graphs.flat_map(|graph| &graph.awaited_events).cloned().collect();
         // Most workflows wait for no named event, and the bus needs no entry for their runs.
         if !words.is_empty() {

@@ -170,7 +170,7 @@ impl SupervisorActor {
     }
 
     /// Executes an effect of the run as a whole, which the machine requested at time `at`.
-    pub(crate) fn carry(&mut self, effect: Effect, at: Millis, turn: &mut Turn<'_>) {
+    pub(crate) fn perform(&mut self, effect: Effect, at: Millis, turn: &mut Turn<'_>) {
         match effect {
             Effect::Begin { thread } => begin(thread, turn),
             Effect::AwaitSession => self.await_session(turn),
@@ -242,7 +242,7 @@ impl SupervisorActor {
 
     fn await_session(&mut self, turn: &mut Turn<'_>) {
         let run = turn.run;
-        let tokenizer = run.in_place.tokenizer(turn.machine.graph_of_main());
+        let tokenizer = run.inline_services.tokenizer(turn.machine.graph_of_main());
         let Some(seat) = &mut self.session else {
             // A forked run without a seat never had a turn in the session, so it starts with an empty one.
             let empty = sessions::told(Ok(empty_session(tokenizer.name())));
@@ -312,7 +312,7 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
         awaits: AwaitKind::Start,
     };
     // A first step that only waits is not labelled, which saves the explorer a choice.
-    let label = begins_in_place(thread, turn.machine).then_some(label);
+    let label = starts_inline(thread, turn.machine).then_some(label);
     let supervisor = Arc::clone(&run.supervisor);
     let start = Message::Thread(thread, ToThread::Input(Input::Start));
     let begin = async move { supervisor.do_send(SupervisorMsg::Tell(start)) };
@@ -320,11 +320,11 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
 }
 
 /// True if the first step of a called thread or branch executes inline.
-fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
+fn starts_inline(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
         Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,
         Some((Origin::Branch { ix, path, .. }, graph)) => {
-            graph.node(graph.fork(ix).paths[path as usize].child).kind.is_in_place()
+            graph.node(graph.fork(ix).paths[path as usize].child).kind.is_inline()
         }
         Some((Origin::Main | Origin::Triggered { .. }, _)) | None => false,
     }

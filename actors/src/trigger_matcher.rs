@@ -384,8 +384,8 @@ impl TriggerMatcherActor {
             ..
         } = resumed;
         // An earlier process has reported the exhausted budget, which is reported once for each run.
-        if events.iter().any(|event| tells_of_budget(event)) {
-            self.machine.told_of_budget(run_id);
+        if events.iter().any(|event| reports_budget(event)) {
+            self.machine.mark_budget_reported(run_id);
         }
         for event in events {
             if !self.machine.interest().contains(event.raised.event_type) {
@@ -744,7 +744,7 @@ fn event_scope(event: &Event) -> ScopeValues {
 }
 
 /// True if the event reports that a run's budget for triggered events is exhausted.
-fn tells_of_budget(event: &Event) -> bool {
+fn reports_budget(event: &Event) -> bool {
     let code = || event.raised.fields.get("error")?.get("code")?.as_str();
     event.raised.event_type == EventType::TriggerFailed
         && code() == Some(RunErrorCode::TriggeredEventsExceeded.as_str())

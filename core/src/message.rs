@@ -213,7 +213,7 @@ impl Message {
     }
 
     /// Returns the message as JSON, serialised on first read.
-    pub fn shown_later(self: &Arc<Self>) -> Output {
+    pub fn lazy_json(self: &Arc<Self>) -> Output {
         /// Nesting depth added by a list of parts: list, object, and the message.
         const PARTS: usize = 3;
         let arguments = self.tool_calls.iter().map(|call| 3 + levels(&call.arguments));

@@ -203,7 +203,7 @@ impl RunHandle {
     /// Fails if the store failed, or if the run ended before it received this request.
     pub async fn wait_durable(&self) -> Result<(), RunError> {
         let (setter, kept) = completion();
-        self.started.await_kept(move |result| setter.set(result));
+        self.started.await_durable(move |result| setter.set(result));
         self.runtime.wake();
         let ended = || Err(RunError::new(RunErrorCode::Cancelled, "the run has ended"));
         match select(kept.wait(), self.started.settled.wait()).await {

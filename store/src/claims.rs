@@ -10,14 +10,14 @@ use crate::pending::Pending;
 ///    a write to a run that another process has claimed
 ///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
 /// 3. A run that has ended has no claim.
-/// 4. Before it performs an effect, a process checks its claim ([`Claims::stands`]): the process may have been paused.
+/// 4. Before it performs an effect, a process checks its claim ([`Claims::verify`]): the process may have been paused.
 pub trait Claims: Send + Sync + 'static {
     /// Claims a run for this process, or fails with [`StoreError::RunHeld`](crate::StoreError::RunHeld).
     fn claim(&self, run: &str) -> Pending<()>;
 
     /// Checks that this process's claim on a run is valid. Decided by the local clock, and by the store if the claim is about to
     /// expire. Fails with [`StoreError::RunLost`](crate::StoreError::RunLost). The default is for claims without an expiry.
-    fn stands(&self, _run: &str) -> Pending<()> {
+    fn verify(&self, _run: &str) -> Pending<()> {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn a_command_waits_only_for_commands_of_its_run() {
-        let lanes = CommandOrder::default();
-        let first = lanes.enter(Extent::Run("a"));
-        let mut second = lanes.enter(Extent::Run("a"));
-        let mut other = lanes.enter(Extent::Run("b"));
+        let command_order = CommandOrder::default();
+        let first = command_order.enter(Extent::Run("a"));
+        let mut second = command_order.enter(Extent::Run("a"));
+        let mut other = command_order.enter(Extent::Run("b"));
         assert!(!is_ready(&mut second) && is_ready(&mut other));
         assert!(!second.is_free() && other.is_free());
         drop(first);
@@ -122,10 +122,13 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_all_earlier_commands_and_blocks_none() {
-        let lanes = CommandOrder::default();
-        let (first, other) = (lanes.enter(Extent::Run("a")), lanes.enter(Extent::Run("b")));
-        let mut reader = lanes.enter(Extent::Reading);
-        let mut later = lanes.enter(Extent::Run("c"));
+        let command_order = CommandOrder::default();
+        let (first, other) = (
+            command_order.enter(Extent::Run("a")),
+            command_order.enter(Extent::Run("b")),
+        );
+        let mut reader = command_order.enter(Extent::Reading);
+        let mut later = command_order.enter(Extent::Run("c"));
         assert!(!is_ready(&mut reader) && is_ready(&mut later));
         drop(first);
         assert!(!is_ready(&mut reader));
@@ -135,10 +138,10 @@ mod tests {
 
     #[test]
     fn a_command_for_all_runs_is_ordered_with_every_command() {
-        let lanes = CommandOrder::default();
-        let first = lanes.enter(Extent::Run("a"));
-        let mut all = lanes.enter(Extent::All);
-        let mut later = lanes.enter(Extent::Run("b"));
+        let command_order = CommandOrder::default();
+        let first = command_order.enter(Extent::Run("a"));
+        let mut all = command_order.enter(Extent::All);
+        let mut later = command_order.enter(Extent::Run("b"));
         assert!(!is_ready(&mut all) && !is_ready(&mut later));
         drop(first);
         assert!(is_ready(&mut all) && !is_ready(&mut later));
@@ -148,10 +151,10 @@ mod tests {
 
     #[test]
     fn lanes_without_commands_are_removed() {
-        let lanes = CommandOrder::default();
+        let command_order = CommandOrder::default();
         for number in 0..10_000 {
-            drop(lanes.enter(Extent::Run(&number.to_string())));
+            drop(command_order.enter(Extent::Run(&number.to_string())));
         }
-        assert!(lanes.0.lock().expect("whole").last.len() <= 128);
+        assert!(command_order.0.lock().expect("whole").last.len() <= 128);
     }
 }

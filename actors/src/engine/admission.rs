@@ -263,15 +263,15 @@ impl EngineShared {
             let background = attached.is_background.then(|| host.in_background());
             let host = background.as_ref().unwrap_or(host);
             let ports = Arc::clone(&engine.ports);
-            let in_place = InlineServices::new(ports, engine.handle(), graphs, local.evaluator);
+            let inline_services = InlineServices::new(ports, engine.handle(), graphs, local.evaluator);
             let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
             let run = RunContext::new(
                 (Arc::clone(&id), beginning.workflow_id()),
                 address,
                 host_of,
                 heard_by,
-                (local.backlog, local.room),
-                in_place,
+                (local.backlog, local.step_buffers),
+                inline_services,
                 beginning.last_at(),
             );
             let run = Rc::new(run);

@@ -22,7 +22,7 @@ use crate::trigger_matcher::TriggerMatcherActor;
 pub(super) struct Local {
     pub(super) evaluator: SharedEvaluator,
     pub(super) interest: Rc<ArbiterSubscriptions>,
-    pub(super) room: SharedBuffers,
+    pub(super) step_buffers: SharedBuffers,
     pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
     pub(super) bus_depth: Depth<BusMsg>,
@@ -44,7 +44,7 @@ impl Local {
         let local = Self {
             evaluator: Rc::new(RefCell::new((engine.ports.evaluator)())),
             interest: Rc::new(ArbiterSubscriptions::new()),
-            room: SharedBuffers::default(),
+            step_buffers: SharedBuffers::default(),
             bus_depth: bus_mail.depth(),
             backlog: Rc::new(Backlog::new(bus_mail.depth())),
             matcher_depth: matcher_mail.depth(),

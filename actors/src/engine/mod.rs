@@ -329,7 +329,7 @@ impl EngineHandle for EngineShared {
         self.next_run_id()
     }
 
-    fn carries_run(&self, run_id: &str) -> bool {
+    fn owns_run(&self, run_id: &str) -> bool {
         self.carries(run_id)
     }
 

@@ -54,8 +54,8 @@ impl EngineShared {
         let mut seen = ReplayFacts::new(&begun);
         let saw = &mut |replayed: ReplayStep<'_>| seen.saw(replayed);
         // The calling thread may be no arbiter, so the replay has its own evaluator.
-        let in_place = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
-        let rebuilt = in_place.replay(begun, told, saw)?;
+        let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
+        let rebuilt = inline_services.replay(begun, told, saw)?;
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
 
@@ -70,8 +70,8 @@ impl EngineShared {
         graphs: Graphs,
         saw: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
-        let in_place = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
-        in_place.replay(begun, told, saw).map(|(machine, _)| machine)
+        let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
+        inline_services.replay(begun, told, saw).map(|(machine, _)| machine)
     }
 
     /// Admits a resumed run. The caller must own the run: no other process may execute it.

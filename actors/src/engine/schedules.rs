@@ -268,7 +268,7 @@ impl ScheduleTask {
         let is_over = match begun {
             EarlierRun::Somewhere => false,
             // A run that has not been resumed yet does not delay the schedule.
-            EarlierRun::Here => !self.engine.carries_run(&self.run_id(due)),
+            EarlierRun::Here => !self.engine.owns_run(&self.run_id(due)),
             EarlierRun::No | EarlierRun::Ended => true,
         };
         if is_over {

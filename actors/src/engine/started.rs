@@ -74,7 +74,7 @@ impl StartedRun {
     }
     /// Calls `kept` once all earlier inputs are durable, or with the reason why they will not be. Not called if the run has
     /// settled.
-    pub fn await_kept(&self, kept: impl FnOnce(Result<(), RunError>) + Send + 'static) {
+    pub fn await_durable(&self, kept: impl FnOnce(Result<(), RunError>) + Send + 'static) {
         self.supervisor.do_send(SupervisorMsg::AwaitKept(Box::new(kept)));
     }
     /// Requests the status of the run. Not answered if the run has settled.

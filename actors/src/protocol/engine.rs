@@ -18,7 +18,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
 
     /// True if this engine executes the run.
-    fn carries_run(&self, run_id: &str) -> bool;
+    fn owns_run(&self, run_id: &str) -> bool;
 
     /// Starts a run in the background; `on_end` receives its outcome.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;

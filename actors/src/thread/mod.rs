@@ -4,7 +4,7 @@
 //!
 //! Not here: decisions about the workflow (`pirn_core::thread`).
 
-mod carry;
+mod effects;
 mod in_flight;
 mod model;
 
@@ -15,7 +15,7 @@ use pirn_core::thread::{EffectId, Input, Outcome};
 
 use crate::ports::ModelSession;
 use crate::turn::Turn;
-pub(crate) use carry::await_triggers;
+pub(crate) use effects::await_triggers;
 use in_flight::{InFlight, RunningEffects};
 
 pub(crate) struct ThreadActor {
@@ -47,7 +47,7 @@ impl ThreadActor {
     }
 
     /// Cancels a running effect.
-    pub(crate) fn let_go(&mut self, effect: EffectId) {
+    pub(crate) fn cancel_effect(&mut self, effect: EffectId) {
         drop(self.in_flight.remove(effect));
     }
 }

@@ -8,7 +8,7 @@ use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine, ToolChoice};
 use serde_json::json;
 
-use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
+use super::effects::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
 use crate::current_call::work_of;
 use crate::environment::context_of;
@@ -29,7 +29,7 @@ impl ThreadActor {
             choice,
         } = asked;
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), None);
-        let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
+        let (profile, model) = run.inline_services.models().choose(chosen.profile_id.as_deref());
         // The same key as in `model`, so that later calls find the session.
         let session = self.sessions.entry(profile.id.clone()).or_default();
         model.answered(request, session);
@@ -51,7 +51,7 @@ impl ThreadActor {
             _ => None,
         };
         let chosen = ModelChoice::of(graph, node, choice.as_deref(), goes_on.as_deref());
-        let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
+        let (profile, model) = run.inline_services.models().choose(chosen.profile_id.as_deref());
         let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
         // A continued request offers the tools of the earlier one, so that the provider's prompt cache matches.
         let tools = match &goes_on {

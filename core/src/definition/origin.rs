@@ -84,7 +84,7 @@ pub(crate) struct LoadGaps {
     /// An edge, route, path or `onError` is missing.
     pub(crate) transitions: bool,
     /// Nodes with a placeholder as their config, ascending.
-    pub(crate) stand_ins: Vec<usize>,
+    pub(crate) placeholders: Vec<usize>,
 }
 
 /// Value for a definition without missing parts.
@@ -92,7 +92,7 @@ static WHOLE: LoadGaps = LoadGaps {
     faulty: false,
     nodes: false,
     transitions: false,
-    stand_ins: Vec::new(),
+    placeholders: Vec::new(),
 };
 
 impl Origin {

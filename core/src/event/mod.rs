@@ -264,14 +264,14 @@ impl Event {
     }
 
     /// Returns the JSON of [`Event::to_json`], built on first read.
-    pub fn shown_later(self: &Arc<Self>) -> Output {
+    pub fn lazy_json(self: &Arc<Self>) -> Output {
         let event = Arc::clone(self);
         Output::later(1 + self.raised.fields.levels(), move || event.to_json())
     }
 
     /// Sets `shown` to the JSON of [`Event::to_json`]. If `shown` is an event with equal field names, its object is reused
     /// without allocating a new one.
-    pub fn show_in(&self, shown: &mut Value) {
+    pub fn write_json_into(&self, shown: &mut Value) {
         let is_shown = match shown {
             Value::Object(fields) => self.replace(fields),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
@@ -301,7 +301,7 @@ impl Event {
                 (Some((_, value)), _) => shown.clone_from(value),
                 (None, Some(value)) => {
                     own += 1;
-                    value.show_in(shown);
+                    value.write_json_into(shown);
                 }
                 (None, None) => return false,
             }
@@ -355,7 +355,7 @@ enum Own<'a> {
 }
 
 impl Own<'_> {
-    fn show_in(&self, shown: &mut Value) {
+    fn write_json_into(&self, shown: &mut Value) {
         match (self, shown) {
             (Self::Text(text), Value::String(shown)) => {
                 shown.clear();
@@ -445,7 +445,7 @@ mod tests {
             for event in events {
                 match event {
                     Some(event) => {
-                        event.show_in(&mut shown);
+                        event.write_json_into(&mut shown);
                         prop_assert_eq!(&shown, &event.to_json());
                     }
                     None => shown = json!({"type": null, "b": [1]}),

@@ -190,7 +190,7 @@ fn compile_one(
     } else {
         vec![None; definition.nodes.len()]
     };
-    check_subgraphs(definition, &adjacency, names, &holes.stand_ins, report);
+    check_subgraphs(definition, &adjacency, names, &holes.placeholders, report);
     check_variables(definition, report);
     let mut seen = BTreeSet::new();
     for (place, trigger) in definition.triggers.iter().enumerate() {
@@ -207,7 +207,7 @@ fn compile_one(
             snippets,
             report,
         };
-        let (nodes, forks) = compiler.compile(&holes.stand_ins);
+        let (nodes, forks) = compiler.compile(&holes.placeholders);
         let reducers = compiler.reducers();
         (nodes, forks, reducers, compiler.snippets)
     };
@@ -216,7 +216,7 @@ fn compile_one(
     let mut found = Diagnostics::new(report.origin);
     let (nodes, forks, reducers, snippets) = compile(Snippets::unchecked(), &mut found);
     // An unknown name may be defined in a part that could not be read.
-    let is_whole = !holes.nodes && holes.stand_ins.is_empty() && context.unreadable.is_empty();
+    let is_whole = !holes.nodes && holes.placeholders.is_empty() && context.unreadable.is_empty();
     let known = if is_whole {
         KnownNames::of_workflow(variable_names, &adjacency.by_id)
     } else {

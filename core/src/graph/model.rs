@@ -375,7 +375,7 @@ impl NodeKind {
     }
 
     /// True if a thread leaves the node without waiting.
-    pub fn is_in_place(&self) -> bool {
+    pub fn is_inline(&self) -> bool {
         match self {
             Self::Start
             | Self::StartFromTrigger

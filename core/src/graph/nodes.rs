@@ -38,14 +38,14 @@ impl NodeCompiler<'_, '_> {
         declared.map_or(VariableScope::Thread, |variable| variable.scope)
     }
 
-    /// Compiles every node, and every FORK that has a JOIN. Nodes in `stand_ins` are skipped: their faults are reported already,
+    /// Compiles every node, and every FORK that has a JOIN. Nodes in `placeholders` are skipped: their faults are reported already,
     /// and a workflow with faults has no graph.
-    pub(super) fn compile(&mut self, stand_ins: &[usize]) -> (Vec<Node>, Vec<Fork>) {
+    pub(super) fn compile(&mut self, placeholders: &[usize]) -> (Vec<Node>, Vec<Fork>) {
         let definition = self.definition;
         let mut forks = Vec::new();
         let mut fork_of: Vec<Option<ForkIx>> = vec![None; definition.nodes.len()];
         for (place, node) in definition.nodes.iter().enumerate() {
-            let known = stand_ins.binary_search(&place).is_err();
+            let known = placeholders.binary_search(&place).is_err();
             match (&node.config, self.partners[place]) {
                 (NodeConfig::Fork(fork), partner) if known => {
                     if !self.report.origin.holes().transitions {
@@ -64,7 +64,7 @@ impl NodeCompiler<'_, '_> {
         }
         let mut nodes = Vec::with_capacity(definition.nodes.len());
         for (place, node) in definition.nodes.iter().enumerate() {
-            if stand_ins.binary_search(&place).is_err() {
+            if placeholders.binary_search(&place).is_err() {
                 nodes.extend(self.node(place, node, fork_of[place]));
             }
         }

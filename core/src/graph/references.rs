@@ -101,11 +101,11 @@ pub(super) fn check_subgraphs(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
     names: &WorkflowNames<'_>,
-    stand_ins: &[usize],
+    placeholders: &[usize],
     report: &mut Diagnostics<'_>,
 ) {
     for (place, node) in definition.nodes.iter().enumerate() {
-        if stand_ins.binary_search(&place).is_ok() {
+        if placeholders.binary_search(&place).is_ok() {
             continue;
         }
         let pointer = pointer!["nodes", place, "config", "subgraphId"];

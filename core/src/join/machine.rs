@@ -349,7 +349,7 @@ impl ForkJoinMachine {
         out.push(Effect::Decided {
             verdict: verdict.clone(),
         });
-        // Stored: a loser whose turn comes before its cancel reads it (`RunMachine::stop_to_come`).
+        // Stored: a loser whose turn comes before its cancel reads it (`RunMachine::pending_cancel`).
         self.verdict = Some(verdict);
         // Before the count of live paths below: the path that caused the verdict has ended.
         self.forget(gone);

@@ -74,12 +74,12 @@ impl RunMachine {
                         variable_fields(&name, &value, scope).into()
                     });
                 }
-                Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
+                Err(error) => self.emit_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
             },
         }
     }
 
-    pub(super) fn say_not_assigned(
+    pub(super) fn emit_not_assigned(
         &mut self,
         thread: ThreadNo,
         trigger_id: &str,

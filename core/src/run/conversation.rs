@@ -178,7 +178,7 @@ impl ConversationTurn<'_, '_> {
                 ConversationEffect::MessageAdded { index, message } => {
                     if self.step.listens(EventType::MessageAdded) {
                         // Converted to JSON only if a subscriber reads the event: messages may be large.
-                        let shown = message.message.shown_later();
+                        let shown = message.message.lazy_json();
                         self.emit(RaisedEvent::of(
                             EventType::MessageAdded,
                             [

@@ -189,7 +189,7 @@ impl FiringRun {
     }
 
     /// Records the thread's current node, and its next node if there is exactly one edge.
-    pub(super) fn stands_at(&mut self, graph: &Graph, node: &Node) {
+    pub(super) fn set_location(&mut self, graph: &Graph, node: &Node) {
         self.report.current_node_id = Some(node.id.to_string());
         self.report.next_node_id = match node.edges.as_slice() {
             // With several edges the next node depends on conditions that have not been evaluated.
@@ -199,7 +199,7 @@ impl FiringRun {
     }
 
     /// Stores a snapshot of the thread. The result of the firing is compared with it.
-    pub(super) fn stands_on(&mut self, prepared: &TriggerContext) {
+    pub(super) fn set_basis(&mut self, prepared: &TriggerContext) {
         let conversation = &prepared.conversation;
         // The clone shares all messages. `change_of` finds with it whether the child has changed them.
         self.basis = Some(Box::new((conversation.basis(), conversation.clone())));

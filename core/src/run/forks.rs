@@ -273,7 +273,7 @@ impl RunMachine {
 
     /// Returns the cancel of a loser if it is still pending. The loser must take no further step: it could complete after the join
     /// has reported it as cancelled.
-    pub(super) fn stop_to_come(&self, thread: ThreadNo) -> Option<ToThread> {
+    pub(super) fn pending_cancel(&self, thread: ThreadNo) -> Option<ToThread> {
         let Some(Origin::Branch { fork, path, .. } | Origin::Item { fork, index: path }) =
             self.tree.get(thread).map(|at| at.origin)
         else {

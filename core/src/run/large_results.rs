@@ -50,7 +50,7 @@ impl ConversationTurn<'_, '_> {
                     }
                     shown.push(counted);
                     for dropped in &dropped {
-                        self.tell_dropped(dropped, max_bytes);
+                        self.emit_dropped(dropped, max_bytes);
                     }
                 }
             }
@@ -58,7 +58,7 @@ impl ConversationTurn<'_, '_> {
         shown
     }
 
-    fn tell_dropped(&mut self, dropped: &DroppedResult, max_bytes: usize) {
+    fn emit_dropped(&mut self, dropped: &DroppedResult, max_bytes: usize) {
         if self.step.listens(EventType::ArtifactDropped) {
             self.emit(RaisedEvent::new(
                 EventType::ArtifactDropped,

@@ -347,7 +347,7 @@ impl Ledger {
         }
         // All waiting calls are earlier than this one.
         let claimed = |_, account: &Account| account.claimed;
-        if self.stands_in_the_way(account, most.amount(), claimed).is_none() {
+        if self.find_obstacle(account, most.amount(), claimed).is_none() {
             self.begin(thread, id, account, most);
             return CallDecision::Begins;
         }
@@ -394,7 +394,7 @@ impl Ledger {
     }
 
     /// Returns the first account in the chain without room for the call after usage, reservations and claims.
-    fn stands_in_the_way(
+    fn find_obstacle(
         &self,
         account: AccountNo,
         needs: Amount,
@@ -538,7 +538,7 @@ impl Ledger {
                 continue;
             }
             let claimed = |no, _: &Account| before.get(&no).map_or(Amount::default(), |(claimed, _)| *claimed);
-            let Some(in_the_way) = self.stands_in_the_way(account, most.amount(), claimed) else {
+            let Some(in_the_way) = self.find_obstacle(account, most.amount(), claimed) else {
                 if let Some(waiting) = self.take_waiting(place) {
                     let Waiting { thread, id, effect, .. } = waiting;
                     self.begin(thread, id, account, most);

@@ -367,7 +367,7 @@ impl RunMachine {
             }) if !self.is_open(no) => {
                 let message = format!("the thread that was to have variable {name} has ended");
                 let error = RunError::new(RunErrorCode::Cancelled, message);
-                return self.say_not_assigned(no, &trigger_id, &error, trigger_depth, step);
+                return self.emit_not_assigned(no, &trigger_id, &error, trigger_depth, step);
             }
             // The trigger matcher reports only that the triggers have acted. The firings that hold the thread are listed here.
             ToThread::Input(Input::Answer {
@@ -381,10 +381,10 @@ impl RunMachine {
         };
         // Not only the first step: a pause or a cancel may arrive before it and needs the machine too.
         if let Some(Slot::NotStarted(_)) = self.slots.get(no as usize) {
-            self.make(no);
+            self.activate(no);
         }
         // The losers of a join are cancelled in groups. The cancel of this one may still be pending, so it is delivered first.
-        if let Some(stop) = self.stop_to_come(no) {
+        if let Some(stop) = self.pending_cancel(no) {
             self.turn(no, stop, step);
         }
         self.turn(no, message, step);

@@ -115,7 +115,7 @@ impl OpenEffects {
                     self.threads.insert((*thread, id), (at, effect.clone()));
                 }
             }
-            Effect::Drop { thread, effect } => self.let_go(*thread, *effect),
+            Effect::Drop { thread, effect } => self.remove_effect(*thread, *effect),
             Effect::AwaitTriggers { thread, effect } => {
                 self.awaits_triggers.insert((*thread, *effect));
             }
@@ -150,7 +150,9 @@ impl OpenEffects {
 
     fn told(&mut self, message: &Message) {
         match message {
-            Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => self.let_go(*thread, *effect),
+            Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
+                self.remove_effect(*thread, *effect)
+            }
             // The host answers `Begin` with this input.
             Message::Thread(thread, ToThread::Input(Input::Start)) => {
                 self.begins.remove(thread);
@@ -171,7 +173,7 @@ impl OpenEffects {
         }
     }
 
-    fn let_go(&mut self, thread: ThreadNo, effect: EffectId) {
+    fn remove_effect(&mut self, thread: ThreadNo, effect: EffectId) {
         // The ids of a thread's effects are unique, so the effect is in at most one of the two.
         self.threads.remove(&(thread, effect));
         self.awaits_triggers.remove(&(thread, effect));

@@ -153,7 +153,7 @@ impl RunStartRecord {
 
     /// Removes the effect on the session: the run changes nothing there.
     #[must_use]
-    pub fn aside(mut self) -> Self {
+    pub fn without_session_effect(mut self) -> Self {
         if let Some(session) = &mut self.session {
             // The session is still read: a fork starts from its state.
             session.is_aside = true;

@@ -43,13 +43,13 @@ impl RunMachine {
         if thread == 0 && self.awaits_session() {
             step.out.push(Effect::AwaitSession);
         } else {
-            self.takes_first_step(thread, step);
+            self.schedule_first_step(thread, step);
         }
         thread
     }
 
     /// Schedules the first step of a thread.
-    pub(super) fn takes_first_step(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
+    pub(super) fn schedule_first_step(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
         if self.picks_starts {
             step.out.push(Effect::Begin { thread });
         } else {
@@ -58,7 +58,7 @@ impl RunMachine {
     }
 
     /// Creates the thread's machine when its first message arrives.
-    pub(super) fn make(&mut self, no: ThreadNo) {
+    pub(super) fn activate(&mut self, no: ThreadNo) {
         let Some(at) = self.tree.get(no).cloned() else { return };
         let Some(slot) = self.slots.get_mut(no as usize) else {
             return;

@@ -122,7 +122,7 @@ impl RunMachine {
     /// Starts the main thread of a run that waited for its session.
     pub(super) fn begin_main(&mut self, step: &mut Step<'_>) {
         let limit = self.tree.get(0).and_then(|at| self.time_limit(at));
-        self.takes_first_step(0, step);
+        self.schedule_first_step(0, step);
         // From here on, so that the wait for other runs of the session does not count.
         limit_time(0, limit, step);
     }

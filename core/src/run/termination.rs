@@ -63,7 +63,7 @@ impl RunMachine {
         for (firing, given_up) in self.firings.give_up(thread) {
             match given_up {
                 AbandonAction::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
-                AbandonAction::NeverBegan(error) => self.say_refused(firing, &error, step),
+                AbandonAction::NeverBegan(error) => self.emit_refused(firing, &error, step),
                 AbandonAction::TooLate => self.applied(firing, Some(too_late()), step),
                 // `detached_ended` ends the firing when its run reports.
                 AbandonAction::Nothing => {}
@@ -77,11 +77,11 @@ impl RunMachine {
             Origin::Called { parent, effect } => self.called_ended(parent, effect, thread, step),
             Origin::Triggered { firing } => self.triggered_ended(firing, thread, step),
         }
-        self.look_for_the_end(step);
+        self.check_completion(step);
     }
 
     /// Checks whether the run can report or settle, after the end of a thread or a call.
-    pub(super) fn look_for_the_end(&mut self, step: &mut Step<'_>) {
+    pub(super) fn check_completion(&mut self, step: &mut Step<'_>) {
         let (main_ended, left) = (!self.tree.is_live(0), self.left());
         let attached = self.tree.attached() + self.calls_before_outcome();
         let quiet = self.quiescence.ended(main_ended, attached, left);

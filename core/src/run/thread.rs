@@ -208,8 +208,8 @@ impl ThreadTurn<'_, '_> {
         }
         // Effects of the last turn precede those of this input. The `GoOn` that is queued for them then finds none.
         self.take_left_over();
-        self.hear(input);
-        self.carry_all();
+        self.receive(input);
+        self.perform_all();
     }
 
     fn go_on(&mut self) {
@@ -218,7 +218,7 @@ impl ThreadTurn<'_, '_> {
         if let Some(evaluate) = self.globals.start(self.no) {
             self.outside(evaluate);
         }
-        self.carry_all();
+        self.perform_all();
     }
 
     fn take_left_over(&mut self) {
@@ -230,7 +230,7 @@ impl ThreadTurn<'_, '_> {
         }
     }
 
-    fn hear(&mut self, input: Input) {
+    fn receive(&mut self, input: Input) {
         let environment = Environment {
             random: self.random(),
             interest: self.step.interest(),
@@ -257,13 +257,13 @@ impl ThreadTurn<'_, '_> {
         mixed ^ (mixed >> 31)
     }
 
-    fn carry_all(&mut self) {
+    fn perform_all(&mut self) {
         // A count: with a time limit, a replay would divide the work into other turns.
         for _ in 0..MAX_EFFECTS_A_TURN {
             let Some(effect) = self.buffers.next() else { return };
-            if let Some((effect, outcome)) = self.carry(effect) {
+            if let Some((effect, outcome)) = self.perform(effect) {
                 self.memory.evaluated(&outcome);
-                self.hear(Input::Answer { effect, outcome });
+                self.receive(Input::Answer { effect, outcome });
             }
             if self.memory.is_due() {
                 // The run's memory is checked between turns.
@@ -283,7 +283,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     /// Performs an effect. Returns the outcome of an inline effect.
-    fn carry(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
+    fn perform(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
         match effect {
             thread::Effect::Evaluate { id, node, what } => {
                 let machine = &self.live.machine;

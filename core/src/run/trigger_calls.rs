@@ -98,7 +98,7 @@ impl RunMachine {
             self.follow_up(follow_up, step);
         }
         // After the event above: if a trigger watches it, the run does not settle before that trigger has acted.
-        self.look_for_the_end(step);
+        self.check_completion(step);
     }
 
     /// Returns the number of open calls.

@@ -39,7 +39,7 @@ impl RunMachine {
             return;
         };
         let (id, is_live) = (self.firings.next_id(), self.tree.is_live(main));
-        // Before `admit`: a firing that is coalesced or refused holds the thread too, until `let_go` releases it.
+        // Before `admit`: a firing that is coalesced or refused holds the thread too, until `release_hold` releases it.
         if is_live && firing.holds() {
             self.firings.hold(main, id);
             // If the event was raised in the thread's name from outside, the thread must check at its next safe point.
@@ -49,20 +49,20 @@ impl RunMachine {
             // An awaited firing may be queued behind one that waits for a safe point. The thread is held from now on, so that it
             // can start.
             FiringAdmission::Queued | FiringAdmission::Awaits => self.next_firing_of(main),
-            FiringAdmission::Coalesced => self.let_go(main, (id, firing)),
+            FiringAdmission::Coalesced => self.release_hold(main, (id, firing)),
             FiringAdmission::Refused(error) => {
-                self.say_failed(main, (id, firing), &error, step);
+                self.emit_failed(main, (id, firing), &error, step);
                 if firing.is_token_event() {
                     // The limit is checked again before the next model call.
                     self.converse(main, ToConversation::CompressionEnded);
                 }
-                self.let_go(main, (id, firing));
+                self.release_hold(main, (id, firing));
             }
         }
     }
 
     /// Sends an empty result to a thread that may be waiting for the firing.
-    fn let_go(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing)) {
+    fn release_hold(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing)) {
         let result = TriggeredResult {
             holds: firing.holds(),
             ..TriggeredResult::default()
@@ -98,7 +98,7 @@ impl RunMachine {
         let start = detached((id, &firing));
         let run = self.firings.detached((id, firing), main);
         if let Some(node) = node {
-            run.stands_at(&graph, graph.node(*node));
+            run.set_location(&graph, graph.node(*node));
         }
         step.out.extend(start.map(|start| Effect::StartRun(Box::new(start))));
     }
@@ -109,12 +109,12 @@ impl RunMachine {
         let main = run.main;
         let Some(prepared) = prepared else {
             let error = self.firings.never_began(id);
-            return self.say_refused(id, &error, step);
+            return self.emit_refused(id, &error, step);
         };
         let Some(at) = self.tree.get(main).cloned() else { return };
         let graph = self.graphs.get(at.graph);
-        run.stands_at(graph, graph.node(prepared.node));
-        run.stands_on(&prepared);
+        run.set_location(graph, graph.node(prepared.node));
+        run.set_basis(&prepared);
         // Two pointers, cloned because `run` borrows the firings, which change below.
         let firing = run.firing.clone();
         let included = match included_history(&firing, &prepared) {
@@ -173,7 +173,7 @@ impl RunMachine {
                 if let Some(run) = self.firings.get_mut(id) {
                     run.report.thread_id = thread_id.to_string();
                 }
-                self.say(id, EventType::TriggeredSubgraphStarted, step);
+                self.emit_event(id, EventType::TriggeredSubgraphStarted, step);
             }
             TriggerAction::StopThread { .. }
             | TriggerAction::PauseThread { .. }
@@ -363,14 +363,14 @@ impl RunMachine {
         let Some(run) = self.firings.get(id) else { return };
         // Two pointers, cloned because the calls below change the firings.
         let (main, firing) = (run.main, run.firing.clone());
-        self.say_failed(main, (id, &firing), error, step);
+        self.emit_failed(main, (id, &firing), error, step);
         // Enables the token limit check, which the event of this firing has disabled.
         if firing.is_token_event() && self.tree.is_live(main) {
             self.converse(main, ToConversation::CompressionEnded);
         }
         self.firing_over(id, Some(error.clone()), step);
         if firing.holds() {
-            self.let_go(main, (id, &firing));
+            self.release_hold(main, (id, &firing));
         }
     }
 
@@ -382,11 +382,11 @@ impl RunMachine {
         match &error {
             Some(error) => {
                 let (main, firing) = (run.main, run.firing.clone());
-                self.say_failed(main, (id, &firing), error, step);
+                self.emit_failed(main, (id, &firing), error, step);
             }
             // A detached run is not a sub-workflow of the thread. COMPRESSION_COMPLETED already reported the result.
             None if run.firing.execute().is_none() => {}
-            None => self.say(id, EventType::TriggeredSubgraphCompleted, step),
+            None => self.emit_event(id, EventType::TriggeredSubgraphCompleted, step),
         }
         self.firing_over(id, error, step);
     }
@@ -412,7 +412,7 @@ impl RunMachine {
         }
     }
 
-    fn say(&mut self, id: FiringId, event_type: EventType, step: &mut Step<'_>) {
+    fn emit_event(&mut self, id: FiringId, event_type: EventType, step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
         let (main, firing) = (run.main, run.firing.clone());
         let (child, current, next) = (
@@ -433,13 +433,19 @@ impl RunMachine {
     }
 
     /// Reports a firing whose thread ended before the firing started.
-    pub(super) fn say_refused(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
+    pub(super) fn emit_refused(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         if let Some((main, firing)) = self.firings.get(id).map(|run| (run.main, run.firing.clone())) {
-            self.say_failed(main, (id, &firing), error, step);
+            self.emit_failed(main, (id, &firing), error, step);
         }
     }
 
-    fn say_failed(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing), error: &RunError, step: &mut Step<'_>) {
+    fn emit_failed(
+        &mut self,
+        main: ThreadNo,
+        (id, firing): (FiringId, &Firing),
+        error: &RunError,
+        step: &mut Step<'_>,
+    ) {
         let depth = firing.trigger_depth();
         self.emit_caused(main, depth, EventType::TriggeredSubgraphFailed, step, || {
             vec![

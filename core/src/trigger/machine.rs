@@ -325,7 +325,7 @@ impl TriggerMachine {
     }
 
     /// Marks a run's budget as reported: an earlier machine has returned [`FireResult::Exhausted`] for it.
-    pub fn told_of_budget(&mut self, run_id: &str) {
+    pub fn mark_budget_reported(&mut self, run_id: &str) {
         self.budgets.entry(run_id.to_owned()).or_default().is_told = true;
     }
 

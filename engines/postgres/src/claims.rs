@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 const HEARTBEATS: u32 = 4;
 
 /// Local view of this process's claims.
-pub(crate) struct Held {
+pub(crate) struct LocalClaims {
     /// Id of this store in its commits.
     pub(crate) writer: String,
     /// Unique name of this process in its claims.
@@ -77,7 +77,7 @@ struct Tell {
     answer: Option<oneshot::Sender<Result<Option<String>, StoreError>>>,
 }
 
-impl Held {
+impl LocalClaims {
     pub(crate) fn new(writer: String, worker: String, seconds: i32) -> Self {
         Self {
             writer,
@@ -117,7 +117,7 @@ impl Held {
     }
 
     /// True if the claim is certainly valid without a query. Also true for a run that this process has not claimed.
-    pub(crate) fn surely_stands(&self, run: &str) -> bool {
+    pub(crate) fn is_surely_valid(&self, run: &str) -> bool {
         let state = self.state();
         let claim = state.claims.get(run);
         // A quarter of the duration remains as a margin for the time until the effect has started.
@@ -206,7 +206,7 @@ impl Held {
 /// Maintains the claims and claims new runs, until the future is dropped.
 pub(crate) struct Keeper {
     pub(crate) server: Server,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<LocalClaims>,
     pub(crate) assignments: UnboundedSender<Assignment>,
     pub(crate) connection: Option<Connection>,
     /// Requests that were forwarded to the engine and have no answer yet.
@@ -474,7 +474,7 @@ impl Keeper {
 }
 
 /// Commands on claims.
-impl Held {
+impl LocalClaims {
     pub(crate) async fn claim(&self, on: &Connection, run: &str) -> Answer<()> {
         // `claim_next` or the run's first commit has claimed it already.
         if self.claim_of(run).is_some() {
@@ -511,7 +511,7 @@ impl Held {
     }
 
     /// Checks that a claim is valid, by extending it.
-    pub(crate) async fn stands(&self, on: &Connection, run: &str) -> Answer<()> {
+    pub(crate) async fn verify(&self, on: &Connection, run: &str) -> Answer<()> {
         // A run without a claim has ended or was released, so there is nothing to check.
         let Some(claim) = self.claim_of(run) else {
             return Ok(Ok(()));
@@ -569,20 +569,20 @@ mod tests {
 
     #[test]
     fn a_claim_is_valid_for_most_of_its_duration_after_acquisition_or_extension() {
-        let held = Held::new("writer".to_owned(), "worker".to_owned(), 100);
+        let held = LocalClaims::new("writer".to_owned(), "worker".to_owned(), 100);
         let ago = |seconds| {
             Instant::now()
                 .checked_sub(Duration::from_secs(seconds))
                 .expect("up for long")
         };
         held.put("r", "claim".to_owned(), ago(70));
-        assert!(held.surely_stands("r") && held.surely_stands("nobody's"));
+        assert!(held.is_surely_valid("r") && held.is_surely_valid("nobody's"));
         held.put("r", "claim".to_owned(), ago(80));
-        assert!(!held.surely_stands("r"));
+        assert!(!held.is_surely_valid("r"));
         held.extended("r", "an earlier claim", ago(1));
-        assert!(!held.surely_stands("r"));
+        assert!(!held.is_surely_valid("r"));
         held.extended("r", "claim", ago(1));
-        assert!(held.surely_stands("r"));
-        assert!(held.lose("r") && !held.surely_stands("r"));
+        assert!(held.is_surely_valid("r"));
+        assert!(held.lose("r") && !held.is_surely_valid("r"));
     }
 }

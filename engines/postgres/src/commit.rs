@@ -9,7 +9,7 @@ use pirn_store::{Commit, Content, ContentHash, MAX_FORKS, Precondition, RunStatu
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use crate::claims::Held;
+use crate::claims::LocalClaims;
 use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::read::status_code;
@@ -25,7 +25,7 @@ pub(crate) struct Committing {
     commit: Commit,
     /// Number of the commit; increases with each commit of this store.
     number: i64,
-    held: Arc<Held>,
+    held: Arc<LocalClaims>,
     location: Arc<str>,
     /// Answer of the server, until it is sent to the caller.
     steps: Option<Result<u64, StoreError>>,
@@ -38,7 +38,7 @@ pub(crate) struct Committing {
 impl Committing {
     pub(crate) fn new(
         commit: Commit,
-        held: Arc<Held>,
+        held: Arc<LocalClaims>,
         location: Arc<str>,
         lane: Lane,
         answer: oneshot::Sender<Result<u64, StoreError>>,

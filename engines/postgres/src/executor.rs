@@ -27,12 +27,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LAST_DELAY: Duration = Duration::from_secs(1);
 
 /// Executes commands until all senders are dropped.
-pub(crate) async fn carry_out(
-    server: Server,
-    patience: Duration,
-    meter: Arc<StoreMeter>,
-    given: UnboundedReceiver<Job>,
-) {
+pub(crate) async fn execute(server: Server, patience: Duration, meter: Arc<StoreMeter>, given: UnboundedReceiver<Job>) {
     let (commits, given_commits) = unbounded_channel();
     let (reads, given_reads) = unbounded_channel();
     let (asks, given_asks) = unbounded_channel();

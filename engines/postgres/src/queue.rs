@@ -89,7 +89,7 @@ where
 #[derive(Clone)]
 pub(crate) struct Queue {
     pub(crate) jobs: UnboundedSender<Job>,
-    pub(crate) lanes: Arc<CommandOrder>,
+    pub(crate) command_order: Arc<CommandOrder>,
     pub(crate) name: Arc<str>,
 }
 
@@ -105,7 +105,7 @@ impl Queue {
         let asked = Asked {
             ask,
             // Entered here and not when the command is sent, because the order of calls is the order of commands.
-            lane: Some(self.lanes.enter(extent)),
+            lane: Some(self.command_order.enter(extent)),
             answer: Some(answer),
         };
         self.give(job(Box::new(asked)), answered)
@@ -139,7 +139,7 @@ pub(crate) struct CommandSenders {
 
 impl CommandSenders {
     fn take(&self, job: Job) {
-        // The receivers live as long as `carry_out`, which owns this.
+        // The receivers live as long as `execute`, which owns this.
         match job {
             Job::Commit(commit) => drop(self.commits.send(*commit)),
             Job::Read(read) => drop(self.reads.send(read)),

@@ -14,7 +14,7 @@ use pirn_store::{
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::claims::{Held, Keeper};
+use crate::claims::{Keeper, LocalClaims};
 use crate::commit::Committing;
 use crate::connect::{ConnectError, Server};
 use crate::queue::{Job, Queue};
@@ -70,7 +70,7 @@ impl PostgresOptions {
 /// Store in a database that several processes share. Dropping it waits for all pending commands.
 pub struct PostgresStore {
     queue: Option<Queue>,
-    held: Arc<Held>,
+    held: Arc<LocalClaims>,
     location: Arc<str>,
     meter: Arc<StoreMeter>,
     assignments: Arc<Mutex<UnboundedReceiver<Assignment>>>,
@@ -100,11 +100,11 @@ impl PostgresStore {
         let worker = format!("{name} {}", &writer[..8]);
         // A claim has whole seconds, and one of 0 would expire at once.
         let seconds = i32::try_from(options.claim.as_secs().max(1)).unwrap_or(i32::MAX);
-        let held = Arc::new(Held::new(writer, worker, seconds));
+        let held = Arc::new(LocalClaims::new(writer, worker, seconds));
         let (jobs, given) = unbounded_channel();
         let (assign, assignments) = unbounded_channel();
         let meter = Arc::<StoreMeter>::default();
-        let carried = executor::carry_out(server.clone(), options.patience, Arc::clone(&meter), given);
+        let carried = executor::execute(server.clone(), options.patience, Arc::clone(&meter), given);
         let keeper = Keeper {
             server,
             held: Arc::clone(&held),
@@ -125,7 +125,7 @@ impl PostgresStore {
         Ok(Self {
             queue: Some(Queue {
                 jobs,
-                lanes: Arc::default(),
+                command_order: Arc::default(),
                 name: Arc::clone(&location),
             }),
             held,
@@ -222,7 +222,7 @@ impl Store for PostgresStore {
         // An earlier commit of the base may be pending: the fork waits for all lanes.
         let is_fork = matches!(&commit.follows, Precondition::Start(new) if new.base.is_some());
         let extent = if is_fork { Extent::All } else { Extent::Run(&commit.run) };
-        let lane = queue.lanes.enter(extent);
+        let lane = queue.command_order.enter(extent);
         let (answer, answered) = oneshot::channel();
         let committing = Committing::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), lane, answer);
         queue.give(Job::Commit(Box::new(committing)), answered)
@@ -337,15 +337,15 @@ impl Claims for PostgresStore {
         })
     }
 
-    fn stands(&self, run: &str) -> Pending<()> {
+    fn verify(&self, run: &str) -> Pending<()> {
         // The usual case, without a round trip before each effect.
-        if self.held.surely_stands(run) {
+        if self.held.is_surely_valid(run) {
             return Box::pin(std::future::ready(Ok(())));
         }
         let (of, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
         ask!(self, Extent::Run(run), |on| {
             let (run, held) = (Arc::clone(&of), Arc::clone(&held));
-            Box::pin(async move { held.stands(on, &run).await })
+            Box::pin(async move { held.verify(on, &run).await })
         })
     }
 
@@ -391,7 +391,7 @@ impl Claims for PostgresStore {
         let asked: Arc<(String, String)> = Arc::new((run.to_owned(), request));
         let put: Pending<Option<i64>> = ask!(self, Extent::Run(run), |on| {
             let asked = Arc::clone(&asked);
-            Box::pin(async move { Held::ask(on, &asked.0, &asked.1).await })
+            Box::pin(async move { LocalClaims::ask(on, &asked.0, &asked.1).await })
         });
         let (held, location) = (Arc::clone(&self.held), Arc::clone(&self.location));
         Box::pin(async move {
@@ -413,7 +413,7 @@ impl Claims for PostgresStore {
         // `Reading` waits for all earlier commands, and no later one waits for it.
         let answered: Pending<()> = ask!(self, Extent::Reading, |on| {
             let answer = Arc::clone(&answer);
-            Box::pin(async move { Held::answer(on, request, &answer).await })
+            Box::pin(async move { LocalClaims::answer(on, request, &answer).await })
         });
         // The future is not needed: the requester polls for the answer.
         drop(answered);

@@ -146,7 +146,7 @@ impl LocalClaims {
 
     /// True if the claim is certainly valid without a request to the server: a heartbeat is younger than three quarters of a claim
     /// time, before which the server expires no claim. Also true for a run that this process has not claimed.
-    pub(crate) fn surely_stands(&self, run: &str, lasts: Duration) -> bool {
+    pub(crate) fn is_surely_valid(&self, run: &str, lasts: Duration) -> bool {
         let state = self.state();
         // One heartbeat extends all claims of the process, so no time is stored for each claim.
         let lives = || state.lived.is_some_and(|lived| lived.elapsed() < lasts / 4 * 3);
@@ -362,14 +362,14 @@ mod tests {
                 .checked_sub(Duration::from_secs(seconds))
                 .expect("up for long")
         };
-        assert!(held.surely_stands("nobody's", lasts));
+        assert!(held.is_surely_valid("nobody's", lasts));
         held.put("r", ticket(), ClaimedState::Nothing);
-        assert!(!held.surely_stands("r", lasts));
+        assert!(!held.is_surely_valid("r", lasts));
         held.lived(ago(80));
-        assert!(!held.surely_stands("r", lasts));
+        assert!(!held.is_surely_valid("r", lasts));
         held.lived(ago(70));
-        assert!(held.surely_stands("r", lasts));
-        assert!(held.lose("r") && held.is_lost("r") && !held.surely_stands("r", lasts));
+        assert!(held.is_surely_valid("r", lasts));
+        assert!(held.lose("r") && held.is_lost("r") && !held.is_surely_valid("r", lasts));
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub struct RestateStore {
 struct Inner {
     server: Server,
     held: Arc<LocalClaims>,
-    keeper: Membership,
-    lanes: CommandOrder,
+    membership: Membership,
+    command_order: CommandOrder,
     meter: StoreMeter,
     /// Prefix of the idempotency keys of this store.
     writer: String,
@@ -101,7 +101,7 @@ impl RestateStore {
         let handle = begun.map_err(|_| failed("its thread ended".to_owned()))??;
         let held = Arc::new(LocalClaims::default());
         let (assign, assignments) = unbounded_channel();
-        let keeper = Membership {
+        let membership = Membership {
             server: server.clone(),
             held: Arc::clone(&held),
             // A shorter claim would expire during an ordinary call.
@@ -114,15 +114,15 @@ impl RestateStore {
         let inner = Arc::new(Inner {
             server,
             held,
-            keeper,
-            lanes: CommandOrder::default(),
+            membership,
+            command_order: CommandOrder::default(),
             meter: StoreMeter::default(),
             writer: random_name(),
             number: AtomicU64::new(0),
         });
         let kept = Arc::clone(&inner);
         // The task ends with the runtime of the thread.
-        drop(handle.spawn(async move { kept.keeper.live().await }));
+        drop(handle.spawn(async move { kept.membership.live().await }));
         Ok(Self {
             inner,
             assignments: Arc::new(Mutex::new(assignments)),
@@ -141,7 +141,7 @@ impl RestateStore {
         F: Future<Output = Result<T, StoreError>> + Send,
     {
         // Entered before the task starts, because the order of calls is the order of commands.
-        let mut lane = self.inner.lanes.enter(extent);
+        let mut lane = self.inner.command_order.enter(extent);
         let inner = Arc::clone(&self.inner);
         self.spawn(async move {
             lane.turn().await;
@@ -213,7 +213,7 @@ impl Drop for RestateStore {
         drop(self.handle.spawn(async move {
             commands.wait().await;
             // Taken, so that no later command uses the closed process.
-            let process = inner.keeper.process.lock().await.take();
+            let process = inner.membership.process.lock().await.take();
             if let Some(process) = process {
                 let closing = Target::process(&process, "close");
                 let closed = tokio::time::timeout(CLOSING, inner.server.call::<()>(&closing, None, &()));
@@ -236,7 +236,7 @@ impl std::fmt::Debug for RestateStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RestateStore")
             .field("location", &self.inner.server.name)
-            .field("name", &self.inner.keeper.name)
+            .field("name", &self.inner.membership.name)
             .finish_non_exhaustive()
     }
 }
@@ -259,7 +259,7 @@ impl Inner {
         self.held.forget_claimed(&run);
         let is_carried = matches!(&commit.follows, Precondition::Start(new) if new.is_carried);
         let process = if is_carried {
-            self.keeper.process().await?
+            self.membership.process().await?
         } else {
             "".into()
         };
@@ -358,10 +358,10 @@ impl Inner {
         if self.held.ticket(&run).is_some() {
             return Ok(());
         }
-        let process = self.keeper.process().await?;
-        match self.keeper.claim(&process, &run).await? {
+        let process = self.membership.process().await?;
+        match self.membership.claim(&process, &run).await? {
             Ok(given) => {
-                self.keeper.has(&process, *given);
+                self.membership.has(&process, *given);
                 Ok(())
             }
             Err(NotClaimed::Held(by)) => Err(StoreError::RunHeld { run, by }),
@@ -381,7 +381,7 @@ impl Inner {
             after_ms,
             is_offered: given.is_offered,
         };
-        self.keeper.release(run, &call).await
+        self.membership.release(run, &call).await
     }
 
     async fn run(&self, id: &str) -> Result<Option<Run>, StoreError> {
@@ -570,13 +570,13 @@ impl Claims for RestateStore {
         self.give(Extent::Run(run), |inner| async move { inner.claim(of).await })
     }
 
-    fn stands(&self, run: &str) -> Pending<()> {
-        if self.inner.held.surely_stands(run, self.inner.keeper.claim) {
+    fn verify(&self, run: &str) -> Pending<()> {
+        if self.inner.held.is_surely_valid(run, self.inner.membership.claim) {
             return Box::pin(std::future::ready(Ok(())));
         }
         let of = run.to_owned();
         self.give(Extent::Run(run), |inner| async move {
-            if !inner.held.is_lost(&of) && inner.keeper.is_alive().await? {
+            if !inner.held.is_lost(&of) && inner.membership.is_alive().await? {
                 return Ok(());
             }
             Err(StoreError::RunLost { run: of })
@@ -626,7 +626,7 @@ impl Claims for RestateStore {
         let call = TellCall {
             run: run.to_owned(),
             body: request,
-            every_ms: inner.keeper.claim.as_millis() as u64,
+            every_ms: inner.membership.claim.as_millis() as u64,
         };
         // Not in a lane: the answer may take as long as the owner needs, and would block the run's commands.
         self.wait(async move { inner.server.wait("tell", &call).await })

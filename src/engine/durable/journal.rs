@@ -358,9 +358,9 @@ impl RunJournal for StoredRun {
             // may start here.
             match claimed
                 .as_ref()
-                .and_then(|(store, run)| Some(store.claims()?.stands(run)))
+                .and_then(|(store, run)| Some(store.claims()?.verify(run)))
             {
-                Some(stands) => stands.await,
+                Some(verified) => verified.await,
                 None => Ok(()),
             }
         };

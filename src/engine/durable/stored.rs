@@ -132,7 +132,7 @@ impl StoredRecords {
         let mut record = self.begun.clone();
         if self.run.session.is_none() {
             // A fork has the record of its base run, and it must not write that run's session.
-            record = record.aside();
+            record = record.without_session_effect();
         }
         let graph = graphs.get(&*record.workflow_id).cloned();
         let graph = graph.ok_or_else(|| ResumeError::Unreadable {

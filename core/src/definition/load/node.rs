@@ -89,7 +89,7 @@ pub(super) fn read_node(
         return None;
     };
     if !whole {
-        holes.stand_ins.push(place);
+        holes.placeholders.push(place);
     }
     Some(NodeDefinition {
         id: frame.id,
@@ -170,7 +170,7 @@ fn read_config(
         );
     match read {
         Some(read) => Some((read, true)),
-        None => stand_in(word).map(|config| (config, false)),
+        None => placeholder(word).map(|config| (config, false)),
     }
 }
 
@@ -264,7 +264,7 @@ fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOpera
     read
 }
 
-fn stand_in(word: &str) -> Option<NodeConfig> {
+fn placeholder(word: &str) -> Option<NodeConfig> {
     Some(match word {
         "START" => NodeConfig::Start,
         "START_FROM_TRIGGER" => NodeConfig::StartFromTrigger,

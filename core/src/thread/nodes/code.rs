@@ -61,7 +61,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
         (Stage::Input { .. }, Outcome::Value(input)) => work(cx, input.into()),
         // The lines are raised before the node completes or fails, so that they precede its last event.
         (Stage::Work { .. }, Outcome::Logged(logged)) => {
-            tell_logs(cx, &logged.logs);
+            emit_logs(cx, &logged.logs);
             value_or(logged.outcome, done)
         }
         // `done` checks the limits of the value, because a function of the host may return any.
@@ -71,7 +71,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
 }
 
 /// Raises an event for each retained log line, and one with the number of dropped lines.
-fn tell_logs(cx: &mut StepContext<'_>, logs: &ScriptLogs) {
+fn emit_logs(cx: &mut StepContext<'_>, logs: &ScriptLogs) {
     // Cloned, because `emit` borrows the thread mutably.
     let graph = Arc::clone(cx.thread.graph());
     let node = &graph.node(cx.thread.at).id;

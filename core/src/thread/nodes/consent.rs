@@ -164,7 +164,7 @@ impl Consent {
             } => {
                 let refused =
                     |reason: &str| ToolResult::failed(format!("the call of `{}` was refused: {reason}", tool.name));
-                let result = match question.hear(cx, effect, outcome) {
+                let result = match question.handle_answer(cx, effect, outcome) {
                     QuestionOutcome::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
                         // No result yet: the same call starts now.
                         Ok(ConsentAnswer::Allow(edited)) => return ConsentOutcome::Waits(run(cx, key, &tool, edited)),

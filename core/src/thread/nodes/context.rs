@@ -94,7 +94,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
         (Stage::Compressing { .. }, Outcome::Done) => cx.unless_stopped(|cx| Progress::Done(cx.thread.last.clone())),
         // Nothing has been applied yet, so that the stop needs no model call first.
         (Stage::Compressing { .. }, Outcome::Summarize(..)) if cx.thread.stop.is_some() => {
-            tell_failed(cx, &stopped());
+            emit_failure(cx, &stopped());
             cx.unless_stopped(|_| Progress::Failed(stopped()))
         }
         (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
@@ -121,12 +121,12 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
             if let Some(transcript) = transcript.filter(|_| is_rejected) {
                 return summarize(cx, transcript, None);
             }
-            tell_failed(cx, &error);
+            emit_failure(cx, &error);
             Progress::Failed(error)
         }
         (Stage::Compressing { .. }, other) => {
             let error = failure(other);
-            tell_failed(cx, &error);
+            emit_failure(cx, &error);
             // A stop that waited takes precedence over the failure, because the node must not be retried then.
             cx.unless_stopped(|_| Progress::Failed(error))
         }
@@ -139,7 +139,7 @@ pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &Stage) {
     cx.out.push(Effect::Drop { id: stage.id() });
     // Only this stage has started a compression without a final event.
     if let Stage::Summary { .. } = stage {
-        tell_failed(cx, &stopped());
+        emit_failure(cx, &stopped());
     }
 }
 
@@ -148,7 +148,7 @@ fn stopped() -> RunError {
 }
 
 /// Raises COMPRESSION_FAILED if the conversation did not apply a compression, so that each compression has one final event.
-fn tell_failed(cx: &mut StepContext<'_>, error: &RunError) {
+fn emit_failure(cx: &mut StepContext<'_>, error: &RunError) {
     cx.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
 }
 

@@ -85,7 +85,7 @@ pub(super) fn answer(
         // Includes the error of a template.
         (InteractionStage::Texts { id }, other) if id == effect => Progress::Failed(failure(other)),
         (InteractionStage::Asked(asked), outcome) if asked.open().awaits(effect) => {
-            match asked.open().hear(cx, effect, outcome) {
+            match asked.open().handle_answer(cx, effect, outcome) {
                 QuestionOutcome::Answered(answer) => answered(cx, node, &answer),
                 QuestionOutcome::NobodyInTime => timed_out(cx, node),
                 QuestionOutcome::Failed(error) => Progress::Failed(error),

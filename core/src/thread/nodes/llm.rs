@@ -177,7 +177,7 @@ pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
         return if node.parts.is_empty() {
             prepare(cx, stage)
         } else {
-            speak(cx, stage, None, Vec::new())
+            append_prompt(cx, stage, None, Vec::new())
         };
     }
     let id = evaluate(cx, Evaluation::Prompt);
@@ -194,14 +194,14 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
                 let mut texts = texts.into_iter();
                 let prompt = texts.next().flatten();
                 stage.system = texts.next().flatten();
-                speak(cx, stage, prompt, Vec::new())
+                append_prompt(cx, stage, prompt, Vec::new())
             }
             // An object instead of texts: the node computes more than its two templates.
             Outcome::Value(computed) => match request::read(&computed) {
                 Ok(computed) => {
                     stage.system = computed.system;
                     stage.choice = Some(Arc::new(computed.choice));
-                    speak(cx, stage, computed.prompt, computed.parts)
+                    append_prompt(cx, stage, computed.prompt, computed.parts)
                 }
                 Err(error) => Progress::Failed(error),
             },
@@ -243,7 +243,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
         // Without a comparison of ids: several effects are awaited, and `tool_answer` finds the one.
         LlmPhase::Tools { calls, answered } => tool_answer(cx, stage, (calls, answered), effect, outcome),
         LlmPhase::Closing { id } if id == effect => match outcome {
-            Outcome::Done => after_last_round(cx, stage),
+            Outcome::Done => handle_round_limit(cx, stage),
             other => Progress::Failed(failure(other)),
         },
         // A late answer to a cancelled effect.
@@ -317,7 +317,7 @@ fn append_unasked(cx: &mut StepContext<'_>, messages: Vec<Message>) {
 }
 
 /// Adds the prompt and its parts to the conversation, once for all attempts at the node.
-fn speak(cx: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
+fn append_prompt(cx: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
     let parts = match &cx.thread.graph().node(cx.thread.at).kind {
         NodeKind::Llm(node) => request::parts(node, computed),
         _ => Vec::new(),
@@ -484,7 +484,7 @@ fn after_reply(
 }
 
 /// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
-fn after_last_round(cx: &mut StepContext<'_>, mut stage: Stage) -> Progress {
+fn handle_round_limit(cx: &mut StepContext<'_>, mut stage: Stage) -> Progress {
     let (limit, on_limit) = tool_rounds(cx);
     // Once only: a model that ignores the missing tools would otherwise continue without end.
     if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
@@ -610,7 +610,10 @@ fn tool_answer(
             ]
         });
         // After the event, which has the tool's own text.
-        running.result = Some(answered_by(told_of_edit(result, edited.as_ref()), &running.call));
+        running.result = Some(answered_by(
+            note_edited_arguments(result, edited.as_ref()),
+            &running.call,
+        ));
     }
     // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
@@ -626,7 +629,7 @@ fn tool_answer(
 }
 
 /// Tells the model that a person changed the arguments of its call.
-fn told_of_edit(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
+fn note_edited_arguments(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
     if let Some(arguments) = edited {
         result.content = format!("(A person changed the arguments to {arguments}.)\n{}", result.content);
     }

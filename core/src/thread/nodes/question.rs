@@ -150,7 +150,7 @@ impl OpenQuestion {
     }
 
     /// Processes an awaited answer and cancels the other effect.
-    pub(super) fn hear(self, cx: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> QuestionOutcome {
+    pub(super) fn handle_answer(self, cx: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> QuestionOutcome {
         // The person and the time limit race: the first answer in the queue decides, and the other effect is cancelled.
         if self.timer == Some(effect) {
             cx.out.push(Effect::Drop { id: self.id });

@@ -19,8 +19,8 @@ fn an_idle_process_is_notified_that_another_process_claimed_its_run() {
     };
     let (first, other) = (open(), open());
     begin(&first, "r");
-    assert_eq!(block_on(first.stands("r")), Ok(()));
-    assert_eq!(block_on(first.stands("nobody's")), Ok(()));
+    assert_eq!(block_on(first.verify("r")), Ok(()));
+    assert_eq!(block_on(first.verify("nobody's")), Ok(()));
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         // Expires the claim in the database: the first process still runs and extends it by heartbeats.
@@ -35,8 +35,8 @@ fn an_idle_process_is_notified_that_another_process_claimed_its_run() {
         }
     }
     let lost = Err(StoreError::RunLost { run: "r".to_owned() });
-    while block_on(first.stands("r")) != lost {
+    while block_on(first.verify("r")) != lost {
         assert!(Instant::now() < until, "it is never told");
     }
-    assert_eq!(block_on(other.stands("r")), Ok(()));
+    assert_eq!(block_on(other.verify("r")), Ok(()));
 }

@@ -26,7 +26,7 @@ use crate::turn::Turn;
 
 impl ThreadActor {
     /// Starts an effect.
-    pub(crate) fn carry(&mut self, effect: Effect, turn: &mut Turn<'_>) {
+    pub(crate) fn perform(&mut self, effect: Effect, turn: &mut Turn<'_>) {
         let no = self.no;
         // An ended thread has no use for results.
         let Some(machine) = turn.machine.live(no) else { return };
