@@ -29,10 +29,10 @@ impl std::error::Error for Lost {}
 /// ```
 #[must_use = "dropping an Answer reports it as lost"]
 pub struct Answer<T> {
-    tell: Option<Tell<T>>,
+    tell: Option<ReplyCallback<T>>,
 }
 
-type Tell<T> = Box<dyn FnOnce(Result<T, Lost>) + Send>;
+type ReplyCallback<T> = Box<dyn FnOnce(Result<T, Lost>) + Send>;
 
 impl<T> Answer<T> {
     /// A slot that passes its answer to `tell`. `tell` runs on the thread that answers or drops, possibly during unwinding, so it
@@ -77,9 +77,9 @@ mod tests {
 
     use super::*;
 
-    type Heard = Arc<Mutex<Vec<Result<u32, Lost>>>>;
+    type Replies = Arc<Mutex<Vec<Result<u32, Lost>>>>;
 
-    fn slot() -> (Answer<u32>, Heard) {
+    fn slot() -> (Answer<u32>, Replies) {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let answer = Answer::new({
             let heard = Arc::clone(&heard);

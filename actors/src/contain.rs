@@ -94,7 +94,7 @@ where
     let address = running.address();
     host.spawn(
         None,
-        Box::pin(Contained {
+        Box::pin(ContainedFuture {
             running: Some(running),
             on_exit: Some(on_exit),
             has_started: false,
@@ -104,7 +104,7 @@ where
 }
 
 /// An actor's context future inside both catches.
-struct Contained<A, F>
+struct ContainedFuture<A, F>
 where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),
@@ -114,7 +114,7 @@ where
     has_started: bool,
 }
 
-impl<A, F> Contained<A, F>
+impl<A, F> ContainedFuture<A, F>
 where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),
@@ -141,14 +141,14 @@ where
 }
 
 // `F` may be `!Unpin`, but no field is pinned: the context's future is `Unpin` itself.
-impl<A, F> Unpin for Contained<A, F>
+impl<A, F> Unpin for ContainedFuture<A, F>
 where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),
 {
 }
 
-impl<A, F> Future for Contained<A, F>
+impl<A, F> Future for ContainedFuture<A, F>
 where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),
@@ -172,7 +172,7 @@ where
     }
 }
 
-impl<A, F> Drop for Contained<A, F>
+impl<A, F> Drop for ContainedFuture<A, F>
 where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),

@@ -60,7 +60,7 @@ pub fn trigger_depth() -> u32 {
 
 /// Calls host code at a trigger depth.
 pub(crate) fn with_trigger_depth<T>(depth: u32, call: impl FnOnce() -> T) -> T {
-    let _before = Before(DEPTH.replace(depth));
+    let _before = DepthGuard(DEPTH.replace(depth));
     call()
 }
 
@@ -77,40 +77,40 @@ pub(crate) fn work_of<T: 'static>(
 ) -> BoxFuture<'static, T> {
     // The part of the host code before its first `await` runs here and may raise events too.
     let work = with_effect(&mut effect, || with_trigger_depth(depth, begin));
-    Box::pin(Caused { depth, effect, work })
+    Box::pin(CallFuture { depth, effect, work })
 }
 
 /// Calls host code that executes an effect.
 fn with_effect<T>(effect: &mut Option<EffectName>, call: impl FnOnce() -> T) -> T {
     /// Restores the outer effect, also if the call panics.
-    struct Back<'a>(&'a mut Option<EffectName>);
-    impl Drop for Back<'_> {
+    struct EffectGuard<'a>(&'a mut Option<EffectName>);
+    impl Drop for EffectGuard<'_> {
         fn drop(&mut self) {
             EFFECT.with_borrow_mut(|current| std::mem::swap(current, self.0));
         }
     }
     // Swapped and not cloned: the name is lent to the thread-local and returned, so a poll allocates nothing.
     EFFECT.with_borrow_mut(|current| std::mem::swap(current, effect));
-    let _back = Back(effect);
+    let _back = EffectGuard(effect);
     call()
 }
 
 /// Restores the outer depth, also if the call panics.
-struct Before(u32);
+struct DepthGuard(u32);
 
-impl Drop for Before {
+impl Drop for DepthGuard {
     fn drop(&mut self) {
         DEPTH.set(self.0);
     }
 }
 
-struct Caused<T> {
+struct CallFuture<T> {
     depth: u32,
     effect: Option<EffectName>,
     work: BoxFuture<'static, T>,
 }
 
-impl<T> Future for Caused<T> {
+impl<T> Future for CallFuture<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {

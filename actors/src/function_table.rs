@@ -10,7 +10,7 @@ use pirn_core::trigger::{TriggerMachine, WatchingTrigger};
 
 use crate::current_call::with_trigger_depth;
 use crate::follow_up::depth_after;
-use crate::input::{Caller, Shown};
+use crate::input::{ActionInput, Caller};
 use crate::ports::InlineFunction;
 
 /// Functions that triggers have called. Each is looked up by name at the first firing; later firings use an index, the trigger's
@@ -19,7 +19,7 @@ use crate::ports::InlineFunction;
 pub(crate) struct FunctionTable {
     functions: Vec<Arc<InlineFunction>>,
     tags: BTreeMap<String, u32>,
-    shown: Shown,
+    shown: ActionInput,
 }
 
 impl FunctionTable {

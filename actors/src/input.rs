@@ -36,7 +36,7 @@ enum Source<'a> {
     Firing {
         event: &'a Event,
         parameters: &'a Parameters<'a>,
-        shown: &'a Shown,
+        shown: &'a ActionInput,
     },
 }
 
@@ -132,14 +132,14 @@ impl Serialize for Input<'_> {
 
 /// The input of a CUSTOM action's function, `{event, parameters}`. One JSON object is reused for consecutive calls.
 #[derive(Default)]
-pub(crate) struct Shown {
+pub(crate) struct ActionInput {
     /// Object of the current call, once accessed.
     now: OnceLock<Value>,
     /// Object of an earlier call, whose allocation is reused.
     before: Mutex<Value>,
 }
 
-impl Shown {
+impl ActionInput {
     /// Returns the input of the next call.
     pub(crate) fn next<'a>(&'a mut self, event: &'a Event, parameters: &'a Parameters<'a>) -> Input<'a> {
         if let Some(before) = self.now.take() {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn the_input_of_a_function_is_not_built_unless_it_is_read() {
         let made = Arc::default();
-        let mut shown = Shown::default();
+        let mut shown = ActionInput::default();
         let event = event(1, &made);
         let _input = shown.next(&event, &|| panic!("nobody looks"));
         assert_eq!(made.load(Ordering::Relaxed), 0);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn every_function_that_reads_its_input_sees_its_event_on_each_read() {
-        let mut shown = Shown::default();
+        let mut shown = ActionInput::default();
         for sequence in 0..6 {
             let made = Arc::default();
             let event = event(sequence, &made);

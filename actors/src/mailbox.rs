@@ -96,14 +96,14 @@ struct Actors {
 
 /// The handler of a message.
 #[derive(Clone, Copy)]
-enum Addressee {
+enum MessageTarget {
     Supervisor,
     Thread(ThreadNo),
     /// Owner of the conversation, and the thread and effect that await the answer.
     Conversation(ThreadNo, Option<(ThreadNo, EffectId)>),
 }
 
-impl Addressee {
+impl MessageTarget {
     fn thread(self) -> Option<ThreadNo> {
         match self {
             Self::Supervisor => None,
@@ -124,7 +124,7 @@ impl Addressee {
 }
 
 /// The result of serving the queue.
-enum Served {
+enum ServeResult {
     /// The queue is empty.
     All,
     /// The limit of one turn was reached; messages remain.
@@ -170,7 +170,7 @@ impl LocalMailbox {
             return None;
         }
         match actors.serve(&self.run, &self.inbox) {
-            Served::All => {
+            ServeResult::All => {
                 // The queue is empty, so the control message was handled.
                 actors.is_controlled = false;
                 if self.run.is_to_leave() {
@@ -180,7 +180,7 @@ impl LocalMailbox {
                 }
                 None
             }
-            Served::Some => {
+            ServeResult::Some => {
                 if actors.is_controlled {
                     self.put_off_once(&self.is_urgent, Self::has_urgent_turn);
                 } else {
@@ -188,7 +188,7 @@ impl LocalMailbox {
                 }
                 None
             }
-            Served::Lost(message) => Some(message),
+            ServeResult::Lost(message) => Some(message),
         }
     }
 
@@ -444,19 +444,19 @@ impl Actors {
         !self.machine.is_idle() && !self.is_controlled
     }
 
-    fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
+    fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> ServeResult {
         let is_leaving = self
             .pending_durability
             .as_ref()
             .is_some_and(|pending_durability| pending_durability.is_leaving());
         // A run that leaves takes no more steps, because they would not become durable in this process.
         if !self.has_begun || is_leaving || self.supervisor.is_over() {
-            return Served::All;
+            return ServeResult::All;
         }
         run.step_buffers.borrow_mut().lend(&mut self.machine, &mut self.effects);
         let served = self.serve_queue(run, inbox);
         // Buffers that a panicking supervisor used are not returned: their contents are unknown.
-        if !matches!(served, Served::Lost(_)) {
+        if !matches!(served, ServeResult::Lost(_)) {
             run.step_buffers
                 .borrow_mut()
                 .take_back(&mut self.machine, &mut self.effects);
@@ -464,23 +464,23 @@ impl Actors {
         served
     }
 
-    fn serve_queue(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
+    fn serve_queue(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> ServeResult {
         // One time for all steps of the turn: a replay reads it from the record of the input.
         let mut now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
                 // Write only when the queue is empty, so that one write covers all inputs of the turn.
                 if let Err(lost) = self.keep(now, run, inbox) {
-                    return Served::Lost(lost);
+                    return ServeResult::Lost(lost);
                 }
                 if self.machine.is_idle() || self.supervisor.is_over() {
-                    return Served::All;
+                    return ServeResult::All;
                 }
                 // An effect that was released by the journal may have added messages to the queue.
                 now = run.step_time();
                 continue;
             };
-            let addressee = Addressee::of(&message);
+            let addressee = MessageTarget::of(&message);
             let _span = run
                 .spans
                 .as_ref()
@@ -488,10 +488,10 @@ impl Actors {
             if let Err(exit) = contained(|| self.handle(message, now, run, inbox))
                 && let Some(lost) = self.panicked(addressee, &exit, now, run, inbox)
             {
-                return Served::Lost(lost);
+                return ServeResult::Lost(lost);
             }
         }
-        Served::Some
+        ServeResult::Some
     }
 
     /// Requests a journal write if an effect or a caller waits for it.
@@ -738,7 +738,7 @@ impl Actors {
     /// Reports an actor's panic to the supervisor. Returns the message if the supervisor itself panicked.
     fn panicked(
         &mut self,
-        addressee: Addressee,
+        addressee: MessageTarget,
         exit: &Exit,
         now: Millis,
         run: &Rc<RunContext>,
@@ -746,9 +746,9 @@ impl Actors {
     ) -> Option<String> {
         let Exit::Panicked { message } = exit else { return None };
         let of = match addressee {
-            Addressee::Supervisor => return Some(message.clone()),
-            Addressee::Thread(thread) => Panicked::Thread { thread, is_known: true },
-            Addressee::Conversation(owner, asker) => Panicked::Conversation { owner, asker },
+            MessageTarget::Supervisor => return Some(message.clone()),
+            MessageTarget::Thread(thread) => Panicked::Thread { thread, is_known: true },
+            MessageTarget::Conversation(owner, asker) => Panicked::Conversation { owner, asker },
         };
         let told = |of| {
             let message = message.clone();

@@ -14,7 +14,7 @@ use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
 use pirn_core::model_call::CallBound;
 use pirn_core::run::Fits;
-use pirn_core::schedule::Kept;
+use pirn_core::schedule::ScheduleState;
 use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{
     ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
@@ -524,10 +524,10 @@ pub struct Ports {
 /// Storage for the progress of schedules across processes.
 pub trait ScheduleMemory: Send + Sync {
     /// Loads the stored progress of a schedule. None if it is unknown.
-    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<Kept>>;
+    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<ScheduleState>>;
 
     /// Stores the progress of a schedule.
-    fn keep(&self, schedule: &str, kept: &Kept);
+    fn keep(&self, schedule: &str, kept: &ScheduleState);
 
     /// Returns the state of a run that an earlier process may have started.
     fn begun(&self, run_id: &str) -> BoxFuture<'static, EarlierRun>;
@@ -550,11 +550,11 @@ pub enum EarlierRun {
 pub struct NoScheduleMemory;
 
 impl ScheduleMemory for NoScheduleMemory {
-    fn kept(&self, _: &str) -> BoxFuture<'static, Option<Kept>> {
+    fn kept(&self, _: &str) -> BoxFuture<'static, Option<ScheduleState>> {
         Box::pin(std::future::ready(None))
     }
 
-    fn keep(&self, _: &str, _: &Kept) {}
+    fn keep(&self, _: &str, _: &ScheduleState) {}
 
     fn begun(&self, _: &str) -> BoxFuture<'static, EarlierRun> {
         Box::pin(std::future::ready(EarlierRun::No))

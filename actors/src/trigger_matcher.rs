@@ -1,7 +1,7 @@
 //! The trigger matcher of an arbiter: runs the [`TriggerMachine`] and executes the actions of its firings.
 //!
 //! Expressions that need JavaScript are evaluated on a script thread. Until the result is there, all further work for that run is
-//! queued ([`Held`]), because the triggers of a run act in the order of its events and of their definition. Other runs continue.
+//! queued ([`QueuedWork`]), because the triggers of a run act in the order of its events and of their definition. Other runs continue.
 //! The watchers of an event are determined when the event arrives, not when it leaves the queue.
 //!
 //! Every arbiter has a matcher with all triggers. A workflow's trigger counts its firings per run, and a run is on one arbiter,
@@ -57,7 +57,7 @@ pub(crate) struct TriggerMatcherActor {
     own: MatcherSender,
     turn_end: TurnEnd,
     /// Runs that wait for the evaluation of a trigger's text.
-    held: ByRun<Held>,
+    held: ByRun<QueuedWork>,
     /// Number of the last evaluation on a script thread.
     evaluation: u64,
     /// Stop request; completed once no run waits.
@@ -66,26 +66,26 @@ pub(crate) struct TriggerMatcherActor {
 
 /// The queue of a run that waits for an evaluation.
 #[derive(Default)]
-struct Held {
+struct QueuedWork {
     evaluation: u64,
     /// Use of the result. `None` once the result has arrived.
-    then: Option<(WatchingTrigger, Arc<Event>, Then)>,
+    then: Option<(WatchingTrigger, Arc<Event>, ResultUse)>,
     /// Dropping it stops the evaluation.
     work: Option<WorkHandle>,
-    rest: VecDeque<Rest>,
+    rest: VecDeque<QueuedItem>,
 }
 
 /// Work that is queued behind an evaluation.
-enum Rest {
+enum QueuedItem {
     /// A trigger is matched with an event.
-    Meets(WatchingTrigger, Arc<Event>, Meeting),
+    Meets(WatchingTrigger, Arc<Event>, MatchMode),
     Settle(Answer<Outcome>),
     Quiesce(Quiesce),
 }
 
 /// Treatment of a trigger that watches an event.
 #[derive(Clone, Copy)]
-enum Meeting {
+enum MatchMode {
     /// The trigger fires if its condition is true.
     Considered,
     /// The trigger fired in an earlier process of the run.
@@ -93,22 +93,22 @@ enum Meeting {
 }
 
 /// Use of an evaluation's result.
-enum Then {
+enum ResultUse {
     Condition,
     Variable(Arc<TriggerDefinition>),
     Notification(Arc<TriggerDefinition>),
 }
 
 /// A text that must be evaluated on a script thread.
-struct Later {
-    then: Then,
+struct ScriptEvaluation {
+    then: ResultUse,
     source: Arc<str>,
     want: ExpectedKind,
     scope: ScopeValues,
 }
 
-impl Later {
-    fn of(then: Then, (source, want): (&str, ExpectedKind), scope: ScopeValues) -> Self {
+impl ScriptEvaluation {
+    fn of(then: ResultUse, (source, want): (&str, ExpectedKind), scope: ScopeValues) -> Self {
         Self {
             then,
             source: source.into(),
@@ -119,7 +119,7 @@ impl Later {
 }
 
 /// `None` if the trigger is done with the event; otherwise the text that must be evaluated first.
-type Considered = Result<Option<Later>, RunError>;
+type MatchResult = Result<Option<ScriptEvaluation>, RunError>;
 
 /// Maximum queue length of a run. At this length the run's turns are blocked, until the queue is half as long.
 const MOST_WAITING: usize = 1_024;
@@ -182,11 +182,11 @@ impl TriggerMatcherActor {
     }
 
     fn happened(&mut self, event: &Arc<Event>) {
-        self.meet(event, |_, _| Some(Meeting::Considered));
+        self.meet(event, |_, _| Some(MatchMode::Considered));
     }
 
     /// Matches an event with every trigger that watches it. `how` chooses the way, or none to skip the trigger.
-    fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, WatchingTrigger) -> Option<Meeting>) {
+    fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, WatchingTrigger) -> Option<MatchMode>) {
         // Taken out, because a match borrows `self`; put back to reuse the allocation.
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
@@ -207,7 +207,8 @@ impl TriggerMatcherActor {
             if let Some(meeting) = how(self, watcher)
                 && let Some(held) = self.held.get_mut(&event.run_id)
             {
-                held.rest.push_back(Rest::Meets(watcher, Arc::clone(event), meeting));
+                held.rest
+                    .push_back(QueuedItem::Meets(watcher, Arc::clone(event), meeting));
                 // Turns of the run would add events faster than evaluations remove them. `proceed` unblocks the run at half.
                 if held.rest.len() == MOST_WAITING {
                     self.interest.falls_behind(&event.run_id);
@@ -218,10 +219,10 @@ impl TriggerMatcherActor {
     }
 
     /// Matches a trigger with an event. Returns the text that must be evaluated first, if any.
-    fn meets(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, meeting: Meeting) -> Option<Later> {
+    fn meets(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, meeting: MatchMode) -> Option<ScriptEvaluation> {
         self.contain(watcher, event, |matcher| match meeting {
-            Meeting::Considered => matcher.consider(watcher, event),
-            Meeting::HasFired => {
+            MatchMode::Considered => matcher.consider(watcher, event),
+            MatchMode::HasFired => {
                 matcher.fire(watcher, event);
                 Ok(None)
             }
@@ -233,8 +234,8 @@ impl TriggerMatcherActor {
         &mut self,
         watcher: WatchingTrigger,
         event: &Arc<Event>,
-        what: impl FnOnce(&mut Self) -> Considered,
-    ) -> Option<Later> {
+        what: impl FnOnce(&mut Self) -> MatchResult,
+    ) -> Option<ScriptEvaluation> {
         let considered = contained(|| what(self)).unwrap_or_else(|_| {
             // Its state is unknown after a panic. The next text creates a new evaluator.
             self.evaluator = None;
@@ -250,11 +251,11 @@ impl TriggerMatcherActor {
 
     /// Starts an evaluation on a script thread and queues all further work for the run. The time limit of scripts bounds the
     /// wait.
-    fn hold(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, later: Later) {
+    fn hold(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, later: ScriptEvaluation) {
         // Numbered, so that the result of an abandoned evaluation is ignored.
         self.evaluation += 1;
         let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
-        let Later {
+        let ScriptEvaluation {
             then,
             source,
             want,
@@ -310,15 +311,15 @@ impl TriggerMatcherActor {
             )),
         };
         let later = self.contain(watcher, &event, |matcher| match then {
-            Then::Condition => match *value? {
+            ResultUse::Condition => match *value? {
                 Value::Bool(true) => matcher.holds(watcher, &event),
                 _ => Ok(None),
             },
-            Then::Variable(trigger) => {
+            ResultUse::Variable(trigger) => {
                 matcher.assign(watcher, &trigger, &event, value?);
                 Ok(None)
             }
-            Then::Notification(trigger) => {
+            ResultUse::Notification(trigger) => {
                 let text = value.map(|text| text.as_str().unwrap_or_default().to_owned());
                 matcher.notify(watcher, &trigger, &event, text).map(|()| None)
             }
@@ -347,13 +348,13 @@ impl TriggerMatcherActor {
                     self.held.remove(run_id);
                     return;
                 }
-                Some(Rest::Meets(watcher, event, meeting)) => {
+                Some(QueuedItem::Meets(watcher, event, meeting)) => {
                     if let Some(later) = self.meets(watcher, &event, meeting) {
                         return self.hold(watcher, &event, later);
                     }
                 }
-                Some(Rest::Settle(answer)) => settle(answer),
-                Some(Rest::Quiesce(round)) => self.bus.do_send(BusMsg::Quiesced(round)),
+                Some(QueuedItem::Settle(answer)) => settle(answer),
+                Some(QueuedItem::Quiesce(round)) => self.bus.do_send(BusMsg::Quiesced(round)),
             }
         }
         // Yields, and continues with the next message.
@@ -362,7 +363,7 @@ impl TriggerMatcherActor {
     }
 
     /// Queues work if the run waits for an evaluation. Returns it otherwise.
-    fn after_text(&mut self, run_id: &Arc<str>, rest: Rest) -> Option<Rest> {
+    fn after_text(&mut self, run_id: &Arc<str>, rest: QueuedItem) -> Option<QueuedItem> {
         if self.held.is_empty() {
             return Some(rest);
         }
@@ -394,9 +395,9 @@ impl TriggerMatcherActor {
             self.meet(event, |matcher, watcher| {
                 let name = matcher.machine.name_of(watcher)?;
                 match triggers.about(event.sequence, &name) {
-                    Matching::Fired => Some(Meeting::HasFired),
+                    Matching::Fired => Some(MatchMode::HasFired),
                     Matching::Over => None,
-                    Matching::Open => Some(Meeting::Considered),
+                    Matching::Open => Some(MatchMode::Considered),
                 }
             });
         }
@@ -467,7 +468,7 @@ impl TriggerMatcherActor {
     }
 
     /// Evaluates the condition of a trigger, and fires it if true.
-    fn consider(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> Considered {
+    fn consider(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> MatchResult {
         if watcher.is_answered {
             return self.holds(watcher, event);
         }
@@ -483,8 +484,8 @@ impl TriggerMatcherActor {
             Ok(true) => self.holds(watcher, event),
             Ok(false) => Ok(None),
             Err(Unevaluated::Fault(fault)) => Err(fault.into()),
-            Err(Unevaluated::Later) => Ok(Some(Later::of(
-                Then::Condition,
+            Err(Unevaluated::Later) => Ok(Some(ScriptEvaluation::of(
+                ResultUse::Condition,
                 (expression, ExpectedKind::Truth),
                 scope,
             ))),
@@ -492,7 +493,7 @@ impl TriggerMatcherActor {
     }
 
     /// Fires a trigger with a true condition, unless its limit is reached.
-    fn holds(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> Considered {
+    fn holds(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> MatchResult {
         let fire = self.fire(watcher, event);
         let from = || called_from(&*self.engine, event);
         // A function that the trigger has called before is found by its tag, without a lookup by name.
@@ -538,7 +539,12 @@ impl TriggerMatcherActor {
         &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
-    fn action(&mut self, watcher: WatchingTrigger, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Considered {
+    fn action(
+        &mut self,
+        watcher: WatchingTrigger,
+        trigger: &Arc<TriggerDefinition>,
+        event: &Arc<Event>,
+    ) -> MatchResult {
         match &trigger.action {
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 let firing = Firing {
@@ -574,8 +580,12 @@ impl TriggerMatcherActor {
                     Ok(value) => self.assign(watcher, trigger, event, value),
                     Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
                     Err(Unevaluated::Later) => {
-                        let then = Then::Variable(Arc::clone(trigger));
-                        return Ok(Some(Later::of(then, (expression, ExpectedKind::Value), scope)));
+                        let then = ResultUse::Variable(Arc::clone(trigger));
+                        return Ok(Some(ScriptEvaluation::of(
+                            then,
+                            (expression, ExpectedKind::Value),
+                            scope,
+                        )));
                     }
                 }
                 Ok(None)
@@ -586,8 +596,8 @@ impl TriggerMatcherActor {
                     Ok(text) => Ok(text),
                     Err(Unevaluated::Fault(fault)) => Err(fault.into()),
                     Err(Unevaluated::Later) => {
-                        let then = Then::Notification(Arc::clone(trigger));
-                        return Ok(Some(Later::of(then, (message, ExpectedKind::Text), scope)));
+                        let then = ResultUse::Notification(Arc::clone(trigger));
+                        return Ok(Some(ScriptEvaluation::of(then, (message, ExpectedKind::Text), scope)));
                     }
                 };
                 self.notify(watcher, trigger, event, text).map(|()| None)
@@ -786,7 +796,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
             MatcherMsg::Settle { run_id, answer } => {
-                if let Some(Rest::Settle(answer)) = self.after_text(&run_id, Rest::Settle(answer)) {
+                if let Some(QueuedItem::Settle(answer)) = self.after_text(&run_id, QueuedItem::Settle(answer)) {
                     settle(answer);
                 }
             }
@@ -825,7 +835,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
             MatcherMsg::Quiesce(round) => {
                 let run_id = Arc::clone(&round.run_id);
-                if let Some(Rest::Quiesce(round)) = self.after_text(&run_id, Rest::Quiesce(round)) {
+                if let Some(QueuedItem::Quiesce(round)) = self.after_text(&run_id, QueuedItem::Quiesce(round)) {
                     self.bus.do_send(BusMsg::Quiesced(round));
                 }
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
-use pirn_actors::host::{Chooser, Choosing, Pending, PossibleAnswers, SimulatedConfig, SimulatedHost};
+use pirn_actors::host::{Chooser, ChooserOptions, Pending, PossibleAnswers, SimulatedConfig, SimulatedHost};
 use pirn_core::error::RunError;
 use pirn_core::run::RunReport;
 use pirn_core::thread::Interaction;
@@ -64,7 +64,7 @@ impl ScheduleRun {
         // A new host for each schedule: every schedule starts from the same state.
         let simulated = SimulatedHost::with_config(SimulatedConfig {
             seed: Some(self.rules.seed),
-            choosing: Some(Choosing {
+            choosing: Some(ChooserOptions {
                 chooser: Box::new(chooser),
                 timeouts: self.rules.timeouts,
                 keeps_time: self.rules.keeps_time,

@@ -25,7 +25,7 @@ pub struct MemoryStore {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    runs: BTreeMap<String, Kept>,
+    runs: BTreeMap<String, StoredRun>,
     contents: BTreeMap<ContentHash, Text>,
     /// Pairs of a content and one that follows it.
     followers: BTreeSet<(ContentHash, ContentHash)>,
@@ -69,7 +69,7 @@ struct Text {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredRun {
     run: Run,
     /// Removed, but still the base of other runs.
     is_hidden: bool,
@@ -78,7 +78,7 @@ struct Kept {
     snapshot: Option<Snapshot>,
 }
 
-impl Kept {
+impl StoredRun {
     /// Returns the number of the step before the first record that is stored with this run.
     fn base_step(&self) -> u64 {
         self.run.base.as_ref().map_or(0, |base| base.step)
@@ -249,7 +249,7 @@ impl Store for MemoryStore {
 }
 
 impl State {
-    fn visible(&self, id: &str) -> Option<&Kept> {
+    fn visible(&self, id: &str) -> Option<&StoredRun> {
         self.runs.get(id).filter(|kept| !kept.is_hidden)
     }
 
@@ -344,7 +344,7 @@ impl State {
                 None
             }
         };
-        let named = before.iter().flat_map(Kept::names).chain(&commit.names);
+        let named = before.iter().flat_map(StoredRun::names).chain(&commit.names);
         // A chain with a gap could never be read to its start.
         let followed: Vec<ContentHash> = commit.contents.iter().filter_map(Content::follows).collect();
         self.know(&commit, named.chain(&followed))?;
@@ -414,7 +414,7 @@ impl State {
         Ok(steps)
     }
 
-    fn start(&self, id: &str, new: &NewRun) -> Result<Kept, StoreError> {
+    fn start(&self, id: &str, new: &NewRun) -> Result<StoredRun, StoreError> {
         // A hidden run keeps its id: its forks name it as their base.
         if self.runs.contains_key(id) {
             return Err(StoreError::RunExists { run: id.to_owned() });
@@ -430,7 +430,7 @@ impl State {
             }
             steps = base.step;
         }
-        Ok(Kept {
+        Ok(StoredRun {
             run: new.begun(id, steps),
             is_hidden: false,
             records: Vec::new(),
@@ -509,7 +509,7 @@ impl State {
 
     /// Returns the contents named by runs and sessions.
     fn named(&self) -> BTreeSet<ContentHash> {
-        let runs = self.runs.values().flat_map(Kept::names);
+        let runs = self.runs.values().flat_map(StoredRun::names);
         let sessions = self.sessions.values().flat_map(|session| &session.contents);
         runs.chain(sessions).copied().collect()
     }

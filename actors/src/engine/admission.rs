@@ -75,12 +75,12 @@ pub struct SessionRequest {
 struct Start {
     is_unlimited: bool,
     trigger_depth: u32,
-    attached: Attached,
+    attached: RunAttachments,
 }
 
 /// Parts of a run that are not stored in its record.
 #[derive(Default)]
-pub(super) struct Attached {
+pub(super) struct RunAttachments {
     /// Called with the outcome.
     pub(super) on_end: Option<OnEnd>,
     pub(super) session: Option<SessionSeat>,
@@ -110,7 +110,7 @@ impl EngineShared {
         let from = Start {
             is_unlimited: false,
             trigger_depth: current_call::trigger_depth(),
-            attached: Attached::default(),
+            attached: RunAttachments::default(),
         };
         self.admit(run_id, request, subscriptions, from)
     }
@@ -126,7 +126,7 @@ impl EngineShared {
         let from = Start {
             is_unlimited: run.is_unlimited,
             trigger_depth: run.trigger_depth,
-            attached: Attached {
+            attached: RunAttachments {
                 on_end: Some(run.on_end),
                 session: None,
                 is_background: run.is_background,
@@ -170,7 +170,7 @@ impl EngineShared {
         let session = seat.as_ref().map(SessionSeat::seed);
         let from_trigger = (from.is_unlimited, from.trigger_depth);
         let beginning = || Beginning::New(Box::new(self.new_run(graph, request, session, from_trigger)));
-        let attached = Attached {
+        let attached = RunAttachments {
             session: seat,
             ..from.attached
         };
@@ -235,7 +235,7 @@ impl EngineShared {
         graphs: Graphs,
         beginning: impl FnOnce() -> Beginning,
         subscriptions: Vec<Subscription>,
-        attached: Attached,
+        attached: RunAttachments,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         // The capacity bounds nothing, because `do_send` ignores it. Admission bounds the number of runs instead.
         let (mail, receiver) = channel(16);

@@ -9,7 +9,7 @@ use pirn_core::run::{Diverged, Effect, JournaledInput, Message, ReplayStep, RunM
 use pirn_sync::{Completion, completion};
 
 use super::admission::AdmittedRun;
-use super::admission::Attached;
+use super::admission::RunAttachments;
 use super::{EngineShared, OnEnd, StartJob, StartedRun};
 use crate::host::WorkClock;
 use crate::inline_services::InlineServices;
@@ -92,7 +92,7 @@ impl EngineShared {
             graphs,
             || Beginning::Resumed(Box::new(resumed)),
             subscriptions,
-            Attached {
+            RunAttachments {
                 on_end,
                 session: seat,
                 is_background: false,

@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 use pirn_core::Millis;
 use pirn_core::definition::{ScheduleDefinition, TriggerDefinition};
 use pirn_core::run::{Control, scheduled};
-use pirn_core::schedule::{Effect, Input, Kept, ScheduleMachine, Times};
+use pirn_core::schedule::{Effect, Input, ScheduleMachine, ScheduleState, Times};
 use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;
@@ -26,24 +26,24 @@ const LOOKS_EVERY: Millis = 60_000;
 
 /// The active schedules.
 #[derive(Default)]
-pub(super) struct Schedules(Mutex<BTreeMap<(Owner, String), Known>>);
+pub(super) struct Schedules(Mutex<BTreeMap<(Owner, String), ScheduleHandle>>);
 
 /// Handle of a schedule. Dropping it stops the schedule.
-struct Known {
+struct ScheduleHandle {
     definition: Arc<TriggerDefinition>,
     enabled: bool,
     fired: Arc<AtomicU64>,
     mail: UnboundedSender<ToSchedule>,
 }
 
-impl Drop for Known {
+impl Drop for ScheduleHandle {
     fn drop(&mut self) {
         // The task holds a sender of its own channel, so the channel does not close with this sender.
         self.tell(ToSchedule::Stop);
     }
 }
 
-impl Known {
+impl ScheduleHandle {
     fn tell(&self, message: ToSchedule) {
         // The send fails if the schedule's thread has ended.
         drop(self.mail.unbounded_send(message));
@@ -52,7 +52,7 @@ impl Known {
 
 /// A message to a schedule.
 enum ToSchedule {
-    Begin(Option<Kept>),
+    Begin(Option<ScheduleState>),
     Input(Input),
     /// Starts the run of this time, unless an earlier process started it.
     Start {
@@ -66,7 +66,7 @@ enum ToSchedule {
 }
 
 impl Schedules {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Owner, String), Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Owner, String), ScheduleHandle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,7 +82,7 @@ impl EngineShared {
         let wanted = || triggers.iter().filter(|trigger| trigger.schedule.is_some());
         // Locked until all have started, so that two registrations of one workflow cannot mix.
         let mut known = self.schedules.lock();
-        // The drop of a `Known` stops its schedule before the new version starts.
+        // The drop of a `ScheduleHandle` stops its schedule before the new version starts.
         known.retain(|(of, _), known| of != owner || wanted().any(|trigger| *trigger == *known.definition));
         for trigger in wanted() {
             if !known.contains_key(&(owner.clone(), trigger.id.clone())) {
@@ -148,7 +148,7 @@ impl EngineShared {
 
     fn begin_schedule(
         self: &Arc<Self>,
-        known: &mut BTreeMap<(Owner, String), Known>,
+        known: &mut BTreeMap<(Owner, String), ScheduleHandle>,
         owner: &Owner,
         trigger: &TriggerDefinition,
     ) {
@@ -161,7 +161,7 @@ impl EngineShared {
         };
         let (mail, received) = unbounded();
         let trigger = Arc::new(trigger.clone());
-        let begun = Known {
+        let begun = ScheduleHandle {
             definition: Arc::clone(&trigger),
             enabled: trigger.enabled,
             fired: Arc::default(),

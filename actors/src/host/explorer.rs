@@ -5,8 +5,8 @@
 //!    held steps remain, the chooser picks one.
 //! 2. Work may take any amount of time, and so may a WAIT and the pause before a retry. Exception: a time limit that is certain
 //!    to expire before them does so. One of two timers is certain to expire first if both were set at one moment and it is
-//!    shorter, or if it was set earlier and is not longer. [`Choosing::keeps_time`] applies this to WAITs among themselves too.
-//! 3. A time limit expires only when nothing else can happen, unless [`Choosing::timeouts`] makes it an ordinary choice.
+//!    shorter, or if it was set earlier and is not longer. [`ChooserOptions::keeps_time`] applies this to WAITs among themselves too.
+//! 3. A time limit expires only when nothing else can happen, unless [`ChooserOptions::timeouts`] makes it an ordinary choice.
 //! 4. A state consists of the inputs of every thread in order, the shared values, and the held steps. Equal states have equal
 //!    futures, whatever order led to them.
 
@@ -35,7 +35,7 @@ pub trait Chooser {
 pub type PossibleAnswers = Rc<dyn Fn(&Interaction) -> Vec<Value>>;
 
 /// A chooser and its options.
-pub struct Choosing {
+pub struct ChooserOptions {
     /// The chooser.
     pub chooser: Box<dyn Chooser>,
     /// True if a time limit may expire while something else can still happen.
@@ -76,7 +76,7 @@ impl std::fmt::Display for Pending {
 
 /// The held steps, and the threads that they belong to.
 pub(super) struct Choices {
-    choosing: RefCell<Choosing>,
+    choosing: RefCell<ChooserOptions>,
     known: RefCell<Known>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Choices {
 struct Known {
     threads: BTreeMap<(Arc<str>, u32), Thread>,
     shared: BTreeMap<(Arc<str>, String), u64>,
-    held: Vec<Held>,
+    held: Vec<HeldStep>,
     /// Number of completed work steps. Work takes any amount of time, so timers set at different moments have no fixed distance.
     moment: u64,
 }
@@ -97,7 +97,7 @@ struct Thread {
     heard: u64,
 }
 
-struct Held {
+struct HeldStep {
     pending: Pending,
     /// Identity of its thread, equal in every order.
     identity: u64,
@@ -125,7 +125,7 @@ pub(super) enum Next {
 }
 
 impl Choices {
-    pub(super) fn new(choosing: Choosing) -> Self {
+    pub(super) fn new(choosing: ChooserOptions) -> Self {
         Self {
             choosing: RefCell::new(choosing),
             known: RefCell::new(Known::default()),
@@ -165,7 +165,7 @@ impl Choices {
     pub(super) fn hold_task(&self, label: Option<Label<'_>>, task: &Arc<TaskState>) {
         let mut known = self.known.borrow_mut();
         let (pending, identity) = known.pending(label, AwaitKind::Function);
-        known.held.push(Held {
+        known.held.push(HeldStep {
             pending,
             identity,
             item: Item::Task(Arc::clone(task)),
@@ -184,7 +184,7 @@ impl Choices {
         let mut known = self.known.borrow_mut();
         let (mut pending, identity) = known.pending(Some(label), AwaitKind::Answer);
         pending.answer = Some(answer.into());
-        known.held.push(Held {
+        known.held.push(HeldStep {
             pending,
             identity,
             item: Item::Task(Arc::clone(task)),
@@ -196,7 +196,7 @@ impl Choices {
         let mut known = self.known.borrow_mut();
         let (pending, identity) = known.pending(label, AwaitKind::Limit);
         let moment = known.moment;
-        known.held.push(Held {
+        known.held.push(HeldStep {
             pending,
             identity,
             item: Item::Timer {
@@ -209,7 +209,7 @@ impl Choices {
     }
 
     pub(super) fn forget_timer(&self, key: TimerKey) {
-        let is_it = |held: &Held| matches!(&held.item, Item::Timer { key: other, .. } if *other == key);
+        let is_it = |held: &HeldStep| matches!(&held.item, Item::Timer { key: other, .. } if *other == key);
         self.known.borrow_mut().held.retain(|held| !is_it(held));
     }
 
@@ -273,7 +273,7 @@ impl Known {
     /// Removes a thread's first step, if it is held.
     fn released(&mut self, thread: &(Arc<str>, u32)) -> Option<Arc<TaskState>> {
         let identity = self.threads.get(thread)?.identity;
-        let is_it = |held: &Held| held.pending.what == AwaitKind::Start && held.identity == identity;
+        let is_it = |held: &HeldStep| held.pending.what == AwaitKind::Start && held.identity == identity;
         let place = self.held.iter().position(is_it)?;
         match self.held.remove(place).item {
             Item::Task(task) => Some(task),
@@ -309,14 +309,15 @@ impl Known {
     }
 
     /// Returns the indexes of the held steps that may be chosen.
-    fn offered(&self, choosing: &Choosing) -> Vec<usize> {
-        let is_limit = |held: &Held| held.pending.what == AwaitKind::Limit;
-        let has_first = |held: &Held, blocks: &dyn Fn(&Held) -> bool| {
+    fn offered(&self, choosing: &ChooserOptions) -> Vec<usize> {
+        let is_limit = |held: &HeldStep| held.pending.what == AwaitKind::Limit;
+        let has_first = |held: &HeldStep, blocks: &dyn Fn(&HeldStep) -> bool| {
             !self.held.iter().any(|other| blocks(other) && is_before(other, held))
         };
-        let free = |held: &Held| !is_limit(held) && has_first(held, &|other| is_limit(other) || choosing.keeps_time);
-        let limit = |held: &Held| is_limit(held) && has_first(held, &|_| true);
-        let places = |wanted: &dyn Fn(&Held) -> bool| -> Vec<usize> {
+        let free =
+            |held: &HeldStep| !is_limit(held) && has_first(held, &|other| is_limit(other) || choosing.keeps_time);
+        let limit = |held: &HeldStep| is_limit(held) && has_first(held, &|_| true);
+        let places = |wanted: &dyn Fn(&HeldStep) -> bool| -> Vec<usize> {
             (0..self.held.len())
                 .filter(|place| wanted(&self.held[*place]))
                 .collect()
@@ -368,7 +369,7 @@ impl Known {
 }
 
 /// True if one timer is certain to expire before another.
-fn is_before(one: &Held, other: &Held) -> bool {
+fn is_before(one: &HeldStep, other: &HeldStep) -> bool {
     match (&one.item, &other.item) {
         (
             Item::Timer {

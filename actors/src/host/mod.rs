@@ -19,7 +19,7 @@ mod timers;
 mod virtual_clock;
 
 pub use chance::{Chance, named_seed};
-pub use explorer::{Chooser, Choosing, Pending, PossibleAnswers};
+pub use explorer::{Chooser, ChooserOptions, Pending, PossibleAnswers};
 pub use observation::{AwaitKind, Label, Observation};
 pub use port::{GiveAnswer, Host, Port, TimerHandle, WorkClock, WorkHandle, WorkTime};
 pub use threads::{ArbiterLease, HostConfig, HostRuntime, HostStopped, NotLocalContext, StopReport, ThreadTag};

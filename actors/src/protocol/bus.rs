@@ -102,7 +102,7 @@ pub(crate) struct EndedRun {
 
 /// The runs of one id that the bus tracks: an ended run and its successor may overlap.
 #[derive(Default)]
-struct Lives {
+struct RunGenerations {
     /// Number of tracked runs.
     known: u32,
     /// Number of tracked runs that have ended.
@@ -227,7 +227,7 @@ pub(crate) struct ArbiterSubscriptions {
     coming: Cell<(u32, EventMask)>,
     triggers: Cell<EventMask>,
     holding: Cell<EventMask>,
-    lives: RefCell<ByRun<Lives>>,
+    lives: RefCell<ByRun<RunGenerations>>,
     /// Runs with too many events waiting for a trigger's text, each with the turns that it postponed.
     behind: RefCell<ByRun<Vec<Weak<dyn PutOff>>>>,
     /// Limits in the order of the calls, until the matcher takes them.

@@ -17,16 +17,16 @@ const MOST: usize = 10_000;
 
 /// Sessions in memory. Beyond 10,000, the least recently used session is removed.
 #[derive(Default)]
-pub struct MemorySessions(Mutex<Kept>);
+pub struct MemorySessions(Mutex<SessionTable>);
 
 #[derive(Default)]
-struct Kept {
+struct SessionTable {
     by_id: BTreeMap<Arc<str>, (u64, SessionState)>,
     by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
 }
 
-impl Kept {
+impl SessionTable {
     fn put(&mut self, id: Arc<str>, state: SessionState) {
         self.uses += 1;
         self.by_use.insert(self.uses, Arc::clone(&id));

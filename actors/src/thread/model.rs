@@ -39,7 +39,7 @@ impl ThreadActor {
         &mut self,
         (id, key): (EffectId, EffectId),
         node: NodeIx,
-        (request, offers_tools, choice, goes_on): Asked,
+        (request, offers_tools, choice, goes_on): ModelCallParts,
         machine: &ThreadMachine,
         turn: &Turn<'_>,
         streams: bool,
@@ -99,7 +99,7 @@ impl ThreadActor {
 }
 
 /// The request, whether tools are offered, the node's profile and parameters, and the earlier request that this one continues.
-type Asked = (
+type ModelCallParts = (
     Arc<ModelRequest>,
     bool,
     Option<Arc<ModelChoice>>,

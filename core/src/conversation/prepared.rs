@@ -35,12 +35,12 @@ pub struct PreparedRequest {
     tokens: u64,
     repairs: Repairs,
     // `None` for a request that was deserialized or built at once.
-    foreseen: Option<Box<Foreseen>>,
+    foreseen: Option<Box<RequestPlan>>,
     built: OnceLock<Arc<ModelRequest>>,
 }
 
 /// Everything from which a request can be built later: a snapshot of the conversation, the other parts, and lengths of lists.
-struct Foreseen {
+struct RequestPlan {
     /// Snapshot of the conversation. Shares its messages.
     conversation: Conversation,
     sources: Sources,
@@ -166,7 +166,7 @@ impl PreparedRequest {
     }
 }
 
-impl Foreseen {
+impl RequestPlan {
     fn len(&self, repairs: &Repairs) -> usize {
         let put = usize::from(repairs.user_first) + usize::from(repairs.user_last);
         let made = usize::from(self.has_system) + self.sources.pinned.len() + self.stated.len();
@@ -553,7 +553,7 @@ impl Side {
         PreparedRequest {
             tokens,
             repairs,
-            foreseen: Some(Box::new(Foreseen {
+            foreseen: Some(Box::new(RequestPlan {
                 // Not a plain clone: the request may be held for long, and must not change how memory is attributed.
                 conversation: conversation.apart(),
                 sources,

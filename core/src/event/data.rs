@@ -206,12 +206,12 @@ impl EventData {
         ))
     }
 
-    fn field(&self, name: &str) -> Option<Looked<'_>> {
+    fn field(&self, name: &str) -> Option<FieldLookup<'_>> {
         match &self.0 {
-            Representation::Map(json) => json.map().get(name).map(Looked::Value),
+            Representation::Map(json) => json.map().get(name).map(FieldLookup::Value),
             Representation::Fields(fields, _) => {
                 let mut named = fields.as_slice().iter().rev().filter(|(own, _)| *own == name);
-                named.next().map(|(_, field)| Looked::Field(field))
+                named.next().map(|(_, field)| FieldLookup::Field(field))
             }
         }
     }
@@ -219,8 +219,8 @@ impl EventData {
     /// Returns one field without building the map of all fields.
     fn look(&self, name: &str) -> Option<FieldRef<'_>> {
         self.field(name).map(|looked| match looked {
-            Looked::Field(field) => field.seen(),
-            Looked::Value(value) => FieldRef::Value(value),
+            FieldLookup::Field(field) => field.seen(),
+            FieldLookup::Value(value) => FieldRef::Value(value),
         })
     }
 
@@ -248,7 +248,7 @@ impl EventData {
 }
 
 /// A field, or its value if the fields are stored as a map.
-enum Looked<'a> {
+enum FieldLookup<'a> {
     Field(&'a Field),
     Value(&'a Value),
 }
@@ -385,12 +385,12 @@ impl EventFields {
     /// Returns one key of a CUSTOM event's data without building the map of all keys.
     pub(crate) fn look_data(&self, key: &str) -> Option<FieldRef<'_>> {
         match self.0.field(DATA)? {
-            Looked::Field(Field::Data(data)) => data.look(key),
-            Looked::Field(field) => match field.seen() {
+            FieldLookup::Field(Field::Data(data)) => data.look(key),
+            FieldLookup::Field(field) => match field.seen() {
                 FieldRef::Text(_) => None,
                 FieldRef::Value(value) => value.get(key).map(FieldRef::Value),
             },
-            Looked::Value(value) => value.get(key).map(FieldRef::Value),
+            FieldLookup::Value(value) => value.get(key).map(FieldRef::Value),
         }
     }
 }

@@ -310,18 +310,18 @@ impl Event {
     }
 
     /// Returns one of the fields of every event.
-    fn own(&self, name: &str) -> Option<Own<'_>> {
+    fn own(&self, name: &str) -> Option<BuiltinField<'_>> {
         match name {
-            "sequence" => Some(Own::Number(self.sequence)),
-            "timestamp" => Some(Own::Number(self.timestamp)),
-            "runId" => Some(Own::Text(&self.run_id)),
-            "workflowId" => Some(Own::Text(&self.workflow_id)),
-            "threadId" => Some(Own::Text(&self.thread_id)),
-            "type" => Some(Own::Text(self.raised.event_type.as_str())),
-            "eventName" => self.raised.event_name.as_deref().map(Own::Text),
+            "sequence" => Some(BuiltinField::Number(self.sequence)),
+            "timestamp" => Some(BuiltinField::Number(self.timestamp)),
+            "runId" => Some(BuiltinField::Text(&self.run_id)),
+            "workflowId" => Some(BuiltinField::Text(&self.workflow_id)),
+            "threadId" => Some(BuiltinField::Text(&self.thread_id)),
+            "type" => Some(BuiltinField::Text(self.raised.event_type.as_str())),
+            "eventName" => self.raised.event_name.as_deref().map(BuiltinField::Text),
             "triggerDepth" => {
                 let depth = u64::from(self.raised.trigger_depth);
-                (depth > 0).then_some(Own::Number(depth))
+                (depth > 0).then_some(BuiltinField::Number(depth))
             }
             _ => None,
         }
@@ -349,12 +349,12 @@ pub(crate) const OWN_FIELDS: [&str; 8] = [
 ];
 
 /// Value of one of these fields.
-enum Own<'a> {
+enum BuiltinField<'a> {
     Number(u64),
     Text(&'a str),
 }
 
-impl Own<'_> {
+impl BuiltinField<'_> {
     fn write_json_into(&self, shown: &mut Value) {
         match (self, shown) {
             (Self::Text(text), Value::String(shown)) => {
@@ -366,11 +366,11 @@ impl Own<'_> {
     }
 }
 
-impl From<&Own<'_>> for Value {
-    fn from(own: &Own<'_>) -> Self {
+impl From<&BuiltinField<'_>> for Value {
+    fn from(own: &BuiltinField<'_>) -> Self {
         match own {
-            Own::Number(number) => (*number).into(),
-            Own::Text(text) => (*text).into(),
+            BuiltinField::Number(number) => (*number).into(),
+            BuiltinField::Text(text) => (*text).into(),
         }
     }
 }

@@ -130,7 +130,7 @@ impl RunMachine {
         // One allocation for all branches instead of repeated growth.
         self.tree.reserve(run.threads.len());
         self.slots.reserve(run.threads.len());
-        // Before `InitialState`: a fork without branches is decided and removed within it.
+        // Before `Start`: a fork without branches is decided and removed within it.
         self.tree.own(run.parent, OwnedWork::Fork(no));
         self.forks.insert(no, run);
         self.step_fork(no, join::Input::Start, step);

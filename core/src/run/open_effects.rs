@@ -90,7 +90,7 @@ impl OpenEffects {
         let left = self.left.iter().cloned().map(Effect::LeaveSession);
         let report = self.report.iter().map(|report| Effect::Report(report.clone()));
         let settled = self.is_settled.then_some(Effect::Settled);
-        // The update of the session precedes the outcome, and no effect follows `CallSettlement`.
+        // The update of the session precedes the outcome, and no effect follows `Settled`.
         let run = quiesces.into_iter().chain(left).chain(report).chain(settled);
         // First, as in the first execution: the main thread takes no step before its turn.
         awaits_session
@@ -151,7 +151,7 @@ impl OpenEffects {
     fn told(&mut self, message: &Message) {
         match message {
             Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
-                self.remove_effect(*thread, *effect)
+                self.remove_effect(*thread, *effect);
             }
             // The host answers `Begin` with this input.
             Message::Thread(thread, ToThread::Input(Input::Start)) => {

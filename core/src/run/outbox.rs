@@ -10,12 +10,12 @@ use crate::thread;
 /// FIFO queue of effects, each with its step and the time of that step. Step 0 is the start of the run.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    held: VecDeque<Held>,
+    held: VecDeque<HeldEffect>,
     durable: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldEffect {
     step: u64,
     at: Millis,
     effect: Effect,
@@ -38,7 +38,7 @@ impl Outbox {
 
     /// Queues effects that follow from the inputs up to `step`.
     pub fn put(&mut self, step: u64, at: Millis, effects: impl IntoIterator<Item = Effect>) {
-        let held = effects.into_iter().map(|effect| Held { step, at, effect });
+        let held = effects.into_iter().map(|effect| HeldEffect { step, at, effect });
         self.held.extend(held);
     }
 
@@ -48,7 +48,7 @@ impl Outbox {
         if self.held.is_empty() && self.is_durable(step) {
             return Some(effect);
         }
-        self.held.push_back(Held { step, at, effect });
+        self.held.push_back(HeldEffect { step, at, effect });
         None
     }
 
@@ -65,7 +65,7 @@ impl Outbox {
         if Some(self.held.front()?.step) > self.durable {
             return None;
         }
-        let Held { at, mut effect, .. } = self.held.pop_front()?;
+        let HeldEffect { at, mut effect, .. } = self.held.pop_front()?;
         if let Effect::SetTimer { after_ms, .. }
         | Effect::Thread {
             effect: thread::Effect::Timer { after_ms, .. },

@@ -103,7 +103,7 @@ impl RunMachine {
                 let speech = own(conversation.clone(), None);
                 LiveThread::new(ThreadMachine::branch(self.graph_of(no), &seed), speech, keeps_artifacts)
             }
-            // Only branches are registered without a `InitialState`.
+            // Only branches are registered without an `InitialState`.
             (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => return,
         };
         // The branches of a fork often end one after the other, so that they share one allocation.

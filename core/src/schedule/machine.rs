@@ -46,7 +46,7 @@ pub const MAX_CAUGHT_UP: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Starts the schedule, from the state that earlier processes persisted, if there is one.
-    Begin(Option<Kept>),
+    Begin(Option<ScheduleState>),
     /// A timer has expired.
     Elapsed {
         /// Identifies the timer.
@@ -91,12 +91,12 @@ pub enum Effect {
         why: Skip,
     },
     /// Persist this state for the next process.
-    Keep(Kept),
+    Keep(ScheduleState),
 }
 
 /// State of a schedule that outlives its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct ScheduleState {
     /// Last handled time, in milliseconds since 1970. All earlier times are handled too.
     pub last: Millis,
     /// Number of started runs.
@@ -135,7 +135,7 @@ pub struct ScheduleMachine {
     /// The last time that was handled or queued.
     last: Millis,
     /// The state in the last [`Effect::Keep`].
-    kept: Option<Kept>,
+    kept: Option<ScheduleState>,
     running: BTreeSet<Millis>,
     /// `running` is the state of an earlier process, and the runs have not been started again yet.
     is_unasked: bool,
@@ -185,7 +185,7 @@ impl ScheduleMachine {
         match input {
             Input::Begin(kept) => {
                 self.last = kept.as_ref().map_or(now, |kept| kept.last);
-                let Kept { started, running, .. } = kept.unwrap_or_default();
+                let ScheduleState { started, running, .. } = kept.unwrap_or_default();
                 self.started = started;
                 self.running = running.into_iter().collect();
                 if !self.is_enabled {
@@ -339,7 +339,7 @@ impl ScheduleMachine {
     /// Emits the state to persist. Queued times are not handled: a later process handles them again.
     fn handled(&mut self, out: &mut Vec<Effect>) {
         let running = self.running.iter().rev().take(MAX_CAUGHT_UP).rev();
-        let kept = Kept {
+        let kept = ScheduleState {
             last: self.queued.front().map_or(self.last, |due| due - 1),
             started: self.started,
             running: running.copied().collect(),
@@ -397,7 +397,7 @@ mod tests {
         started: Vec<(Millis, Millis)>,
         cancelled: Vec<Millis>,
         skipped: Vec<Millis>,
-        kept: Option<Kept>,
+        kept: Option<ScheduleState>,
     }
 
     impl World {
@@ -560,7 +560,7 @@ mod tests {
     fn a_schedule_that_starts_disabled_tracks_the_runs_in_progress() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None).disabled();
         let mut out = Vec::new();
-        let kept = Kept {
+        let kept = ScheduleState {
             last: MINUTE,
             started: 1,
             running: vec![MINUTE],
@@ -568,7 +568,7 @@ mod tests {
         machine.step(MINUTE + 1, Input::Begin(Some(kept)), &mut out);
         assert_eq!(out, [], "nothing starts before it is enabled");
         machine.step(2 * MINUTE + 1, Input::Enable, &mut out);
-        let kept = Effect::Keep(Kept {
+        let kept = Effect::Keep(ScheduleState {
             last: 2 * MINUTE + 1,
             started: 1,
             running: vec![MINUTE],

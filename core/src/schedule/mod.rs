@@ -11,7 +11,7 @@ mod no_times;
 #[cfg(feature = "schedule")]
 mod times;
 
-pub use machine::{Effect, Input, Kept, MAX_CAUGHT_UP, MAX_QUEUED, ScheduleMachine, Skip};
+pub use machine::{Effect, Input, MAX_CAUGHT_UP, MAX_QUEUED, ScheduleMachine, ScheduleState, Skip};
 #[cfg(not(feature = "schedule"))]
 pub use no_times::Times;
 #[cfg(feature = "schedule")]

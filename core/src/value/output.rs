@@ -29,10 +29,10 @@ enum Representation {
     #[default]
     Nothing,
     Value(Arc<Value>),
-    Later(Arc<Later>),
+    Later(Arc<LazyValue>),
 }
 
-struct Later {
+struct LazyValue {
     levels: usize,
     memory: u64,
     value: LazyLock<Arc<Value>, Box<dyn FnOnce() -> Arc<Value> + Send>>,
@@ -48,7 +48,7 @@ impl Output {
     /// As [`Self::later`], with the memory that the value takes, in bytes.
     pub(crate) fn later_of((levels, memory): (usize, u64), make: impl FnOnce() -> Value + Send + 'static) -> Self {
         let value = LazyLock::new(Box::new(|| Arc::new(make())) as Box<_>);
-        Self(Representation::Later(Arc::new(Later { levels, memory, value })))
+        Self(Representation::Later(Arc::new(LazyValue { levels, memory, value })))
     }
 
     /// Returns the memory of the value in bytes. The result does not depend on whether the value has been built.

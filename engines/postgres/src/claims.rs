@@ -42,7 +42,7 @@ pub(crate) struct LocalClaims {
 struct State {
     claims: BTreeMap<String, Claim>,
     turns: Vec<Turn>,
-    tells: Vec<Tell>,
+    tells: Vec<PendingInput>,
     ends: Vec<End>,
     /// Maximum number of runs owned by this process. At 0 the process takes over no runs.
     carries: usize,
@@ -72,7 +72,7 @@ struct End {
 }
 
 /// Call that waits for the answer to a request to a run of another process.
-struct Tell {
+struct PendingInput {
     request: i64,
     answer: Option<oneshot::Sender<Result<Option<String>, StoreError>>>,
 }
@@ -187,7 +187,7 @@ impl LocalClaims {
     }
 
     pub(crate) fn wait_told(&self, request: i64, answer: oneshot::Sender<Result<Option<String>, StoreError>>) {
-        self.state().tells.push(Tell {
+        self.state().tells.push(PendingInput {
             request,
             answer: Some(answer),
         });
@@ -204,7 +204,7 @@ impl LocalClaims {
 }
 
 /// Maintains the claims and claims new runs, until the future is dropped.
-pub(crate) struct Keeper {
+pub(crate) struct ClaimMaintainer {
     pub(crate) server: Server,
     pub(crate) held: Arc<LocalClaims>,
     pub(crate) assignments: UnboundedSender<Assignment>,
@@ -214,7 +214,7 @@ pub(crate) struct Keeper {
     pub(crate) last_heartbeat: Instant,
 }
 
-impl Keeper {
+impl ClaimMaintainer {
     pub(crate) async fn live(mut self) {
         let mut delay = POLL;
         loop {

@@ -21,7 +21,7 @@ pub(crate) const SQL: &str = "SELECT code, name, expected, found_at, steps, new_
 pub(crate) const FAULTY: &str = "unexpected answer of the server";
 
 /// Commit that waits for its answer.
-pub(crate) struct Committing {
+pub(crate) struct PendingCommit {
     commit: Commit,
     /// Number of the commit; increases with each commit of this store.
     number: i64,
@@ -35,7 +35,7 @@ pub(crate) struct Committing {
     answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
 }
 
-impl Committing {
+impl PendingCommit {
     pub(crate) fn new(
         commit: Commit,
         held: Arc<LocalClaims>,

@@ -12,7 +12,7 @@ use pirn_store::{StoreError, StoreMeter};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::commit::{Committing, FAULTY};
+use crate::commit::{FAULTY, PendingCommit};
 use crate::connect::{Connection, Server};
 use crate::fault::Fault;
 use crate::queue::{Ask, CommandSenders, Job};
@@ -81,7 +81,7 @@ struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    async fn write(mut self, given: &Mutex<UnboundedReceiver<Committing>>) {
+    async fn write(mut self, given: &Mutex<UnboundedReceiver<PendingCommit>>) {
         while let Some(commits) = waiting(given, TOGETHER).await {
             self.commit(commits).await;
         }
@@ -126,7 +126,7 @@ impl CommandExecutor {
         }
     }
 
-    async fn commit(&mut self, mut commits: Vec<Committing>) {
+    async fn commit(&mut self, mut commits: Vec<PendingCommit>) {
         // A single commit is one statement, which is a transaction without `BEGIN` and `COMMIT`.
         if commits.len() > 1 {
             let mut tries = Tries::new(self.patience);
@@ -142,7 +142,7 @@ impl CommandExecutor {
                         // Counted before the answers are sent: a caller that has its answer sees the commit in the figures.
                         self.meter.durable(kept as u64);
                         // After the whole batch is durable: an answer promises that.
-                        return commits.iter_mut().for_each(Committing::tell);
+                        return commits.iter_mut().for_each(PendingCommit::tell);
                     }
                     // The outcome of the transaction is unknown. It is sent again as it is: numbered commits take effect once.
                     Err(fault @ Fault::Lost(_)) => {
@@ -221,7 +221,7 @@ impl CommandExecutor {
 }
 
 /// Sends commits as one transaction. After an error either no commit has taken effect, or every one has.
-async fn together(on: &Connection, commits: &[Committing]) -> Result<Vec<tokio_postgres::Row>, Fault> {
+async fn together(on: &Connection, commits: &[PendingCommit]) -> Result<Vec<tokio_postgres::Row>, Fault> {
     // Prepared before `BEGIN`, because preparing would wait for an answer in the middle of the pipeline.
     on.prepared(crate::commit::SQL).await?;
     let sends = join_all(commits.iter().map(|commit| commit.send(on)));

@@ -9,14 +9,14 @@ use pirn_store::command_order::{CommandOrder, Extent, Lane};
 use pirn_store::{Pending, StoreError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::commit::Committing;
+use crate::commit::PendingCommit;
 use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::reply::answer;
 
 /// Command with its position among those of its run.
 pub(crate) enum Job {
-    Commit(Box<Committing>),
+    Commit(Box<PendingCommit>),
     /// Command that changes nothing. Waiting reads are pipelined.
     Read(Box<dyn Ask>),
     Ask(Box<dyn Ask>),
@@ -46,14 +46,14 @@ pub(crate) trait Ask: Send {
     fn lane(&mut self) -> Option<&mut Lane>;
 }
 
-struct Asked<T, F> {
+struct PendingQuery<T, F> {
     ask: F,
     /// Position among the commands of the run; none once the query is done.
     lane: Option<Lane>,
     answer: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
-impl<T, F> Asked<T, F> {
+impl<T, F> PendingQuery<T, F> {
     /// Sends the answer after the lane is free, so that the caller finds the next command of the run not blocked.
     fn answered(&mut self, result: Result<T, StoreError>) {
         self.lane = None;
@@ -61,7 +61,7 @@ impl<T, F> Asked<T, F> {
     }
 }
 
-impl<T, F> Ask for Asked<T, F>
+impl<T, F> Ask for PendingQuery<T, F>
 where
     T: Send,
     F: for<'a> Fn(&'a Connection) -> BoxFuture<'a, Result<Result<T, StoreError>, Fault>> + Send,
@@ -102,7 +102,7 @@ impl Queue {
         ask: impl for<'a> Fn(&'a Connection) -> BoxFuture<'a, Result<Result<T, StoreError>, Fault>> + Send + 'static,
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked {
+        let asked = PendingQuery {
             ask,
             // Entered here and not when the command is sent, because the order of calls is the order of commands.
             lane: Some(self.command_order.enter(extent)),
@@ -132,7 +132,7 @@ impl Queue {
 
 /// Senders to the connections, one for each kind of command.
 pub(crate) struct CommandSenders {
-    pub(crate) commits: UnboundedSender<Committing>,
+    pub(crate) commits: UnboundedSender<PendingCommit>,
     pub(crate) reads: UnboundedSender<Box<dyn Ask>>,
     pub(crate) asks: UnboundedSender<Box<dyn Ask>>,
 }

@@ -14,8 +14,8 @@ use pirn_store::{
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::claims::{Keeper, LocalClaims};
-use crate::commit::Committing;
+use crate::claims::{ClaimMaintainer, LocalClaims};
+use crate::commit::PendingCommit;
 use crate::connect::{ConnectError, Server};
 use crate::queue::{Job, Queue};
 use crate::{executor, names, read, thread};
@@ -105,7 +105,7 @@ impl PostgresStore {
         let (assign, assignments) = unbounded_channel();
         let meter = Arc::<StoreMeter>::default();
         let carried = executor::execute(server.clone(), options.patience, Arc::clone(&meter), given);
-        let keeper = Keeper {
+        let keeper = ClaimMaintainer {
             server,
             held: Arc::clone(&held),
             assignments: assign,
@@ -224,7 +224,7 @@ impl Store for PostgresStore {
         let extent = if is_fork { Extent::All } else { Extent::Run(&commit.run) };
         let lane = queue.command_order.enter(extent);
         let (answer, answered) = oneshot::channel();
-        let committing = Committing::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), lane, answer);
+        let committing = PendingCommit::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), lane, answer);
         queue.give(Job::Commit(Box::new(committing)), answered)
     }
 

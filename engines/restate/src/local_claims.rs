@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pirn_store::ContentHash;
 use tokio::sync::Notify;
 
-use crate::process_messages::KeptRun;
+use crate::process_messages::RunSnapshot;
 use crate::wire::Ticket;
 
 /// Maximum number of runs requested from the queue at a time. The rest stays for other idle processes.
@@ -43,16 +43,16 @@ struct State {
     texts: BTreeMap<ContentHash, Arc<str>>,
     text_bytes: usize,
     /// Claims that are over but still listed in the process object.
-    left: Vec<Ticketed>,
+    left: Vec<ClaimId>,
 }
 
 /// Run id and epoch of a claim.
-type Ticketed = (String, u64);
+type ClaimId = (String, u64);
 
 struct Claim {
     ticket: Ticket,
     /// State of the run at the time of the claim, until it is read or written.
-    kept: Option<Box<KeptRun>>,
+    kept: Option<Box<RunSnapshot>>,
     /// Approximate size of the run's state on the server.
     bytes: usize,
     is_lost: bool,
@@ -73,12 +73,12 @@ pub(crate) const STEP_BYTES: usize = 100;
 /// State of a claimed run on the server, by size.
 pub(crate) enum ClaimedState {
     Nothing,
-    Little(Box<KeptRun>),
+    Little(Box<RunSnapshot>),
     Much,
 }
 
 /// Released claim.
-pub(crate) struct GivenUp {
+pub(crate) struct ReleasedClaim {
     pub(crate) ticket: Ticket,
     pub(crate) is_offered: bool,
 }
@@ -120,10 +120,10 @@ impl LocalClaims {
         self.wake.notify_one();
     }
 
-    pub(crate) fn forget(&self, run: &str) -> Option<GivenUp> {
+    pub(crate) fn forget(&self, run: &str) -> Option<ReleasedClaim> {
         let claim = self.state().claims.remove(run)?;
         self.wake.notify_one();
-        Some(GivenUp {
+        Some(ReleasedClaim {
             ticket: claim.ticket,
             is_offered: !claim.is_stuck,
         })
@@ -255,7 +255,7 @@ impl LocalClaims {
     }
 
     /// Reads the state received with the claim, if the run was not read or written since.
-    pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
+    pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&RunSnapshot) -> T) -> Option<T> {
         let state = self.state();
         // The state of a lost claim may be outdated by its new owner.
         let claim = state.claims.get(run).filter(|claim| !claim.is_lost)?;
@@ -297,12 +297,12 @@ impl LocalClaims {
     }
 
     /// Takes the ended claims that were not reported yet.
-    pub(crate) fn take_left(&self) -> Vec<Ticketed> {
+    pub(crate) fn take_left(&self) -> Vec<ClaimId> {
         std::mem::take(&mut self.state().left)
     }
 
     /// Puts back ended claims after a failed report.
-    pub(crate) fn leave_again(&self, left: Vec<Ticketed>) {
+    pub(crate) fn leave_again(&self, left: Vec<ClaimId>) {
         self.state().left.extend(left);
     }
 

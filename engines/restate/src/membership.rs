@@ -11,8 +11,8 @@ use tokio::sync::{Mutex, Notify};
 use crate::client::Server;
 use crate::local_claims::{ClaimedState, LocalClaims, random_name};
 use crate::objects::Target;
-use crate::process_messages::{ClaimReply, ClaimedRun, Numbered, ProcessMessage};
-use crate::wire::{BeatCall, GivenText, ReleaseCall, Ticket, WaitMailCall, WantsCall};
+use crate::process_messages::{ClaimReply, ClaimedRun, NumberedMessage, ProcessMessage};
+use crate::wire::{BeatCall, CommitContent, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
 /// Heartbeats in one claim duration.
 const BEATS: u32 = 4;
@@ -194,7 +194,7 @@ impl Membership {
                 // The wait ends after a claim's duration, and the next one confirms the messages that were taken.
                 lasts_ms: self.claim.as_millis() as u64,
             };
-            let mail: Vec<Numbered> = match self.server.wait("mail", &call).await {
+            let mail: Vec<NumberedMessage> = match self.server.wait("mail", &call).await {
                 Ok(mail) => mail,
                 Err(error) => {
                     tracing::warn!(%error, "receiving messages for this process failed");
@@ -203,7 +203,7 @@ impl Membership {
                 }
             };
             let mut given_back = Vec::new();
-            for Numbered { number, mail } in mail {
+            for NumberedMessage { number, mail } in mail {
                 // Delivered again: the object retains a message until a later call confirms its number.
                 if number <= taken {
                     continue;
@@ -259,7 +259,7 @@ impl Membership {
 
     /// Records a claim that the server granted, and caches the contents sent with it.
     pub(crate) fn has(&self, process: &str, given: ClaimedRun) {
-        for GivenText { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
+        for CommitContent { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
             // See `remember_text`: contents of a chain are not cached.
             if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
                 self.held.remember_text(hash, text.as_str().into());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
-use crate::wire::{GivenText, KeptRecord, NotClaimed};
+use crate::wire::{CommitContent, JournalRecord, NotClaimed};
 
 /// A run that a process has claimed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,17 +11,17 @@ pub(crate) struct ClaimedRun {
     pub(crate) run: String,
     pub(crate) epoch: u64,
     /// State of the run; none if it is large, and is then read from the server.
-    pub(crate) kept: Option<KeptRun>,
+    pub(crate) kept: Option<RunSnapshot>,
 }
 
 /// Complete state of a small run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptRun {
+pub(crate) struct RunSnapshot {
     pub(crate) head: Head,
     pub(crate) names: Vec<String>,
-    pub(crate) records: Vec<KeptRecord>,
+    pub(crate) records: Vec<JournalRecord>,
     /// Small contents of the run's first commit.
-    pub(crate) texts: Vec<GivenText>,
+    pub(crate) texts: Vec<CommitContent>,
 }
 
 pub(crate) type ClaimReply = Result<Box<ClaimedRun>, NotClaimed>;
@@ -38,7 +38,7 @@ pub(crate) enum ProcessMessage {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedMessage {
     pub(crate) number: u64,
     pub(crate) mail: ProcessMessage,
 }

@@ -11,7 +11,7 @@ use crate::client::Server;
 use crate::head::{Head, place};
 use crate::keys;
 use crate::objects::{CONTENT, META, RUN, SESSION};
-use crate::wire::{KeptRecord, KeptSession, KeptSnapshot};
+use crate::wire::{JournalRecord, KeptSession, KeptSnapshot};
 
 /// Maximum number of rows of one query.
 const PAGE: usize = 1_000;
@@ -267,7 +267,7 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
             );
             let rows: Vec<Row> = server.rows(&sql).await?;
             for row in &rows {
-                let kept: KeptRecord = row.value(server)?;
+                let kept: JournalRecord = row.value(server)?;
                 after += 1;
                 // Rows come in the order of the keys, so a missing record shows as a later key.
                 if row.key != keys::record(after) {

@@ -13,15 +13,15 @@ pub(crate) struct Ticket {
 
 /// Journal record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptRecord {
+pub(crate) struct JournalRecord {
     pub(crate) at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effect: Option<String>,
     pub(crate) body: String,
 }
 
-impl From<KeptRecord> for Record {
-    fn from(KeptRecord { at, effect, body }: KeptRecord) -> Self {
+impl From<JournalRecord> for Record {
+    fn from(JournalRecord { at, effect, body }: JournalRecord) -> Self {
         Self { at, effect, body }
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct KeptSession {
 
 /// Content of a commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GivenText {
+pub(crate) struct CommitContent {
     pub(crate) hash: String,
     pub(crate) text: String,
     /// Hash of the preceding content of the chain.
@@ -108,8 +108,8 @@ pub(crate) struct CommitCall {
     pub(crate) start: Option<StartCall>,
     /// Number of the preceding step, unless the commit starts the run.
     pub(crate) follows: u64,
-    pub(crate) records: Vec<KeptRecord>,
-    pub(crate) contents: Vec<GivenText>,
+    pub(crate) records: Vec<JournalRecord>,
+    pub(crate) contents: Vec<CommitContent>,
     pub(crate) names: Vec<String>,
     pub(crate) status: Option<usize>,
     pub(crate) timers: Vec<TimerCall>,
@@ -342,14 +342,14 @@ impl CommitCall {
                 (Some(start), 0)
             }
         };
-        let records = commit.records.iter().map(|record| KeptRecord {
+        let records = commit.records.iter().map(|record| JournalRecord {
             at: record.at,
             effect: record.effect.clone(),
             body: record.body.clone(),
         });
         // The commit still names them, and the object refuses it if one is missing.
         let given = commit.contents.iter().filter(|content| !is_kept(&content.hash()));
-        let given = given.map(|content| GivenText {
+        let given = given.map(|content| CommitContent {
             hash: content.hash().to_string(),
             text: content.text().to_string(),
             follows: content.follows().map(|hash| hash.to_string()),

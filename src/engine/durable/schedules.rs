@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{EarlierRun, ScheduleMemory};
-use pirn_core::schedule::Kept;
+use pirn_core::schedule::ScheduleState;
 
 use super::Durable;
 
@@ -13,12 +13,12 @@ fn name(schedule: &str) -> String {
 }
 
 /// Parses a schedule's state. Earlier versions stored only the last time.
-fn read(text: &str) -> Option<Kept> {
+fn read(text: &str) -> Option<ScheduleState> {
     let last = || {
         let last = text.parse().ok()?;
-        Some(Kept {
+        Some(ScheduleState {
             last,
-            ..Kept::default()
+            ..ScheduleState::default()
         })
     };
     // A state that cannot be read counts as none, so the schedule starts anew instead of never firing.
@@ -26,7 +26,7 @@ fn read(text: &str) -> Option<Kept> {
 }
 
 impl ScheduleMemory for Durable {
-    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<Kept>> {
+    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<ScheduleState>> {
         let kept = self.store.meta(&name(schedule));
         let kept = kept.map(|kept| match kept {
             Ok(kept) => kept.as_deref().and_then(read),
@@ -39,7 +39,7 @@ impl ScheduleMemory for Durable {
         kept.boxed()
     }
 
-    fn keep(&self, schedule: &str, kept: &Kept) {
+    fn keep(&self, schedule: &str, kept: &ScheduleState) {
         let text = serde_json::to_string(kept).unwrap_or_default();
         // The command takes effect even if the returned future is dropped. A store failure is reported to the runs.
         drop(self.store.set_meta(&name(schedule), Some(text)));

@@ -22,7 +22,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 const CACHE_KIB: i32 = 16 * 1024;
 
 /// Open and checked store with its lock.
-pub(super) struct Opened {
+pub(super) struct OpenStore {
     pub(super) tables: Tables,
     /// Declared after `tables`, so that the connection is dropped before the lock.
     pub(super) hold: Option<FileLock>,
@@ -30,7 +30,7 @@ pub(super) struct Opened {
     pub(super) files: Option<Files>,
 }
 
-pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError> {
+pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<OpenStore, StoreError> {
     // A registered VFS has its own names, which need not be files.
     let path = if vfs.is_some() { path.to_owned() } else { checked(path)? };
     let file: Arc<str> = path.to_string_lossy().into();
@@ -65,7 +65,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
     let tables = connect(&path, vfs, (&file, closed)).map_err(|fault| fault.told(&file))?;
     // After the connection, which creates the file and its log.
     let files = hold.is_some().then(|| Files::of(&path));
-    Ok(Opened { tables, hold, files })
+    Ok(OpenStore { tables, hold, files })
 }
 
 /// Opens the connection. `closed`: the file has the checksum with which it was closed, so checks are skipped.

@@ -14,7 +14,7 @@ use crate::pending::Pending;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::file_checksum::FileChecksum;
 use crate::sqlite::lock::FileLock;
-use crate::sqlite::open::Opened;
+use crate::sqlite::open::OpenStore;
 use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
@@ -81,7 +81,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(opened: Opened) -> Result<Self, StoreError> {
+    pub(super) fn start(opened: OpenStore) -> Result<Self, StoreError> {
         let file = opened.tables.file.clone();
         // Unbounded, because a call must not block. Most callers wait for their answer.
         let (commands, waiting) = channel();
@@ -178,8 +178,8 @@ impl Drop for Writer {
     }
 }
 
-fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
-    let Opened {
+fn serve(opened: OpenStore, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
+    let OpenStore {
         tables,
         mut hold,
         files,

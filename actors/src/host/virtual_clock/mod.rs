@@ -28,7 +28,7 @@ use pirn_core::Millis;
 
 use self::ready::TaskState;
 use self::simulation::{MAIN_SLOT, Simulation, Until};
-use super::explorer::Choosing;
+use super::explorer::ChooserOptions;
 use super::{Host, Port};
 pub use order::{Choices as OrderChoices, Priorities, Random, Recorded, Replayed, Schedule};
 
@@ -44,7 +44,7 @@ pub struct SimulatedConfig {
     pub external: Option<tokio::runtime::Handle>,
     /// Explores orders: a chooser decides when external results arrive. `seed` is then unused, all work runs on this thread with
     /// instant delays, and [`Host::random`] returns 0.
-    pub choosing: Option<Choosing>,
+    pub choosing: Option<ChooserOptions>,
     /// Determines the order instead of `seed`.
     pub schedule: Option<Box<dyn Schedule>>,
 }

@@ -222,14 +222,14 @@ fn exact(tree: &mut Tree, text: Option<&str>) -> Result<(), (String, Span)> {
 
 /// A mismatch and its position.
 #[derive(Debug)]
-struct Misfit {
+struct LocatedMismatch {
     mismatch: Mismatch,
     /// Innermost step first.
     steps: Vec<Step>,
     span: Option<Span>,
 }
 
-impl Misfit {
+impl LocatedMismatch {
     fn of(mismatch: Mismatch) -> Self {
         Self {
             mismatch,
@@ -279,15 +279,15 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for LocatedMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.mismatch.fmt(f)
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for LocatedMismatch {}
 
-impl de::Error for Misfit {
+impl de::Error for LocatedMismatch {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         let message = if message.contains("did not match any variant") {
@@ -412,9 +412,9 @@ fn found_in_json(found: &str) -> String {
 struct Strict(Tree);
 
 impl<'de> Deserializer<'de> for Strict {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, LocatedMismatch> {
         match self.0.value {
             Json::Null => visitor.visit_unit(),
             Json::Bool(flag) => visitor.visit_bool(flag),
@@ -436,14 +436,18 @@ impl<'de> Deserializer<'de> for Strict {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, LocatedMismatch> {
         match self.0.value {
             Json::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, LocatedMismatch> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -452,10 +456,10 @@ impl<'de> Deserializer<'de> for Strict {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, LocatedMismatch> {
         match self.0.value {
             Json::Object(_) => self.deserialize_any(visitor),
-            _ => Err(Misfit::not_a("an object", &self.0)),
+            _ => Err(LocatedMismatch::not_a("an object", &self.0)),
         }
     }
 
@@ -464,14 +468,14 @@ impl<'de> Deserializer<'de> for Strict {
         _: &'static str,
         words: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, LocatedMismatch> {
         match self.0.value {
             Json::Text(word) => {
-                let word: StringDeserializer<Misfit> = word.into_deserializer();
+                let word: StringDeserializer<LocatedMismatch> = word.into_deserializer();
                 visitor.visit_enum(word)
             }
             Json::Object(mut members) if members.len() == 1 => visitor.visit_enum(Variant(members.remove(0))),
-            _ => Err(Misfit::not_a(&format!("one of {}", words.join(", ")), &self.0)),
+            _ => Err(LocatedMismatch::not_a(&format!("one of {}", words.join(", ")), &self.0)),
         }
     }
 
@@ -487,9 +491,9 @@ struct Items {
 }
 
 impl<'de> SeqAccess<'de> for Items {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, LocatedMismatch> {
         let Some(item) = self.rest.next() else { return Ok(None) };
         let (index, span) = (self.index, item.span);
         self.index += 1;
@@ -509,9 +513,9 @@ struct Members {
 }
 
 impl<'de> MapAccess<'de> for Members {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, LocatedMismatch> {
         let Some(member) = self.rest.next() else {
             return Ok(None);
         };
@@ -521,7 +525,7 @@ impl<'de> MapAccess<'de> for Members {
         Ok(Some(read))
     }
 
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Misfit> {
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, LocatedMismatch> {
         let Some((key, value)) = self.value.take() else {
             return Err(de::Error::custom("next_value was called before next_key"));
         };
@@ -540,7 +544,7 @@ struct Key<'a>(&'a str);
 
 macro_rules! numeric_keys {
     ($($method:ident $visit:ident $number:ty;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, LocatedMismatch> {
             match self.0.parse::<$number>() {
                 Ok(number) => visitor.$visit(number),
                 Err(_) => self.deserialize_any(visitor),
@@ -550,9 +554,9 @@ macro_rules! numeric_keys {
 }
 
 impl<'de> Deserializer<'de> for Key<'_> {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, LocatedMismatch> {
         visitor.visit_str(self.0)
     }
 
@@ -561,16 +565,20 @@ impl<'de> Deserializer<'de> for Key<'_> {
         name: &'static str,
         words: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        let word: StrDeserializer<'_, Misfit> = self.0.into_deserializer();
+    ) -> Result<V::Value, LocatedMismatch> {
+        let word: StrDeserializer<'_, LocatedMismatch> = self.0.into_deserializer();
         word.deserialize_enum(name, words, visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, LocatedMismatch> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, LocatedMismatch> {
         visitor.visit_some(self)
     }
 
@@ -593,10 +601,10 @@ impl<'de> Deserializer<'de> for Key<'_> {
 struct Variant(Member);
 
 impl<'de> EnumAccess<'de> for Variant {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
     type Variant = Beside;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Beside), Misfit> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Beside), LocatedMismatch> {
         let word = seed.deserialize(Key(&self.0.key));
         let word = word.map_err(|misfit| misfit.under(|| Step::Key(self.0.key.clone()), self.0.key_span))?;
         Ok((word, Beside(self.0)))
@@ -607,31 +615,35 @@ impl<'de> EnumAccess<'de> for Variant {
 struct Beside(Member);
 
 impl Beside {
-    fn read<T>(self, read: impl FnOnce(Strict) -> Result<T, Misfit>) -> Result<T, Misfit> {
+    fn read<T>(self, read: impl FnOnce(Strict) -> Result<T, LocatedMismatch>) -> Result<T, LocatedMismatch> {
         let span = self.0.value.span;
         read(Strict(self.0.value)).map_err(|misfit| misfit.under(|| Step::Key(self.0.key), span))
     }
 }
 
 impl<'de> VariantAccess<'de> for Beside {
-    type Error = Misfit;
+    type Error = LocatedMismatch;
 
-    fn unit_variant(self) -> Result<(), Misfit> {
+    fn unit_variant(self) -> Result<(), LocatedMismatch> {
         self.read(|value| match value.0.value {
             Json::Null => Ok(()),
-            _ => Err(Misfit::not_a("null", &value.0)),
+            _ => Err(LocatedMismatch::not_a("null", &value.0)),
         })
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, LocatedMismatch> {
         self.read(|value| seed.deserialize(value))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Misfit> {
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, LocatedMismatch> {
         self.read(|value| value.deserialize_tuple(length, visitor))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, LocatedMismatch> {
         self.read(|value| value.deserialize_struct("", fields, visitor))
     }
 }

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::Loader;
 use super::nearest::nearest;
-use super::read::{Nothing, problems};
+use super::read::{NoFields, problems};
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::LoadGaps;
@@ -131,9 +131,9 @@ fn read_config(
     let before = loader.out.faults.len();
     let parents: &[&str] = &["config"];
     let read = match word {
-        "START" => loader.read::<Nothing>(config, parents).map(|_| NodeConfig::Start),
+        "START" => loader.read::<NoFields>(config, parents).map(|_| NodeConfig::Start),
         "START_FROM_TRIGGER" => loader
-            .read::<Nothing>(config, parents)
+            .read::<NoFields>(config, parents)
             .map(|_| NodeConfig::StartFromTrigger),
         "END" => loader.read::<EndConfig>(config, parents).map(NodeConfig::End),
         "VARIABLE" => loader.read::<VariableConfig>(config, parents).map(NodeConfig::Variable),

@@ -16,7 +16,7 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::process_messages::{Numbered, ProcessMessage};
+use crate::process_messages::{NumberedMessage, ProcessMessage};
 use crate::wire::{BeatCall, ExpireCall, InboxCall, Ticket, WantsCall};
 
 const LIFE: &str = "life";
@@ -40,7 +40,7 @@ fn carried_of(key: &str) -> Option<(&str, u64)> {
 #[derive(Default, Serialize, Deserialize)]
 struct Inbox {
     next: u64,
-    mail: Vec<Numbered>,
+    mail: Vec<NumberedMessage>,
     /// Promise with which the process waits for messages.
     promise: Option<String>,
 }
@@ -124,7 +124,7 @@ impl ProcessObject {
             ctx.set(&carried_key(&given.run, given.epoch), 1);
         }
         inbox.next += 1;
-        inbox.mail.push(Numbered {
+        inbox.mail.push(NumberedMessage {
             number: inbox.next,
             mail: mail.0,
         });

@@ -13,11 +13,11 @@ use restate_sdk::serde::Json;
 use super::call::Target;
 use crate::head::Head;
 use crate::keys;
-use crate::process_messages::{ClaimReply, ClaimedRun, KeptRun, ProcessMessage};
+use crate::process_messages::{ClaimReply, ClaimedRun, ProcessMessage, RunSnapshot};
 use crate::wire::{
-    CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, OfferCall, Refusal,
-    ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall,
-    by_content, by_run, by_session,
+    CommitCall, CommitContent, CommitReply, ForkReply, JournalRecord, NameCall, NameReply, NotClaimed, OfferCall,
+    Refusal, ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket,
+    UnnameCall, by_content, by_run, by_session,
 };
 
 /// Maximum total size of the first commit's contents that the run object stores a copy of.
@@ -179,7 +179,7 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
         Ok(head) => head,
         Err(refusal) => return Ok(Json(CommitReply::Refused(refusal))),
     };
-    let mut naming = Naming::default();
+    let mut naming = NamedContents::default();
     if let Err(refusal) = name_all(ctx, &call, &head, &mut naming).await? {
         // Names of a refused commit would retain contents for ever.
         naming.undo(ctx);
@@ -251,7 +251,7 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
     // Both reads are sent before the first is awaited: one round trip.
     let (head, begun) = (
         ctx.get::<Json<Head>>(keys::HEAD),
-        ctx.get::<Json<Vec<GivenText>>>(keys::BEGUN),
+        ctx.get::<Json<Vec<CommitContent>>>(keys::BEGUN),
     );
     let (head, begun) = (head.await?, begun.await?);
     let Some(Json(mut head)) = head else {
@@ -272,8 +272,8 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
         let records: Vec<String> = (1..=head.steps).map(keys::record).collect();
         let names: Vec<_> = names.iter().map(|key| ctx.get::<Json<String>>(key)).collect();
         // All reads are sent before the first is awaited.
-        let records: Vec<_> = records.iter().map(|key| ctx.get::<Json<KeptRecord>>(key)).collect();
-        let mut kept = KeptRun {
+        let records: Vec<_> = records.iter().map(|key| ctx.get::<Json<JournalRecord>>(key)).collect();
+        let mut kept = RunSnapshot {
             head,
             names: Vec::new(),
             records: Vec::new(),
@@ -291,7 +291,7 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
 }
 
 /// Selects the contents of a first commit that the run object copies, for the process that will claim it.
-fn begun_texts(call: &CommitCall) -> Vec<GivenText> {
+fn begun_texts(call: &CommitCall) -> Vec<CommitContent> {
     let mut left = BEGUN_BYTES;
     let small = call.contents.iter().filter(|content| {
         let fits = content.text.len() <= left;
@@ -316,9 +316,9 @@ async fn begin(ctx: &ObjectContext<'_>, start: &StartCall) -> Result<Result<Head
 
 /// Contents that a commit has named so far, to be undone if the commit is refused.
 #[derive(Default)]
-struct Naming(Vec<(String, String)>);
+struct NamedContents(Vec<(String, String)>);
 
-impl Naming {
+impl NamedContents {
     /// Names the stored ones of these contents. Returns the first hash that is not stored.
     async fn name(
         &mut self,
@@ -373,7 +373,7 @@ async fn name_all(
     ctx: &ObjectContext<'_>,
     call: &CommitCall,
     head: &Head,
-    naming: &mut Naming,
+    naming: &mut NamedContents,
 ) -> Result<Result<(), Refusal>, HandlerError> {
     let begun = call.start.iter();
     let begun = begun.flat_map(|start| std::iter::once(&start.definition).chain(&start.contents));

@@ -8,7 +8,7 @@ use restate_sdk::errors::{HandlerError, TerminalError};
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::process_messages::{Numbered, ProcessMessage};
+use crate::process_messages::{NumberedMessage, ProcessMessage};
 use crate::wire::{InboxCall, TellCall, TurnCall, WaitMailCall, WaitTurnCall};
 
 pub(super) struct WaitService;
@@ -37,13 +37,17 @@ impl WaitService {
 
     /// Waits for mail of a process, up to a timeout.
     #[handler]
-    async fn mail(&self, ctx: Context<'_>, call: Json<WaitMailCall>) -> Result<Json<Vec<Numbered>>, HandlerError> {
+    async fn mail(
+        &self,
+        ctx: Context<'_>,
+        call: Json<WaitMailCall>,
+    ) -> Result<Json<Vec<NumberedMessage>>, HandlerError> {
         let WaitMailCall {
             process,
             taken,
             lasts_ms,
         } = call.0;
-        let (promise, mail) = ctx.awakeable::<Json<Vec<Numbered>>>();
+        let (promise, mail) = ctx.awakeable::<Json<Vec<NumberedMessage>>>();
         Target::process(&process, "inbox").tell(&ctx, InboxCall { promise, taken });
         restate_sdk::select! {
             mail = mail => Ok(mail?),

@@ -76,7 +76,7 @@ pub struct JudgedFact {
 
 /// Returns the facts of `originals`, each once, sorted by kind and word, and whether `summary` contains them.
 pub fn judge<M: AsRef<Message>>(originals: &[M], summary: &str) -> Vec<JudgedFact> {
-    let said = Said::of(summary);
+    let said = TextWords::of(summary);
     // Ordered, because the facts are part of a result that must be equal in a replay.
     let mut facts: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
     for (place, message) in originals.iter().enumerate() {
@@ -120,12 +120,12 @@ pub fn facts_of(text: &str) -> BTreeSet<Fact> {
 }
 
 /// Words of a text, in which facts are looked up.
-struct Said {
+struct TextWords {
     words: BTreeSet<String>,
     negated: BTreeSet<Fact>,
 }
 
-impl Said {
+impl TextWords {
     fn of(text: &str) -> Self {
         let words = words(text);
         Self {
