@@ -40,8 +40,8 @@ pub enum Input {
         /// The generation in [`Effect::StartTimer`].
         generation: u32,
     },
-    /// The parent is being cancelled. After the verdict this input changes nothing: the supervisor also cancels the paths that
-    /// [`ForkJoinMachine::live`] lists, including detached ones.
+    /// The parent is being cancelled. After the verdict this input changes nothing: detached paths belong to no fork any more, and
+    /// go on.
     Cancel,
 }
 

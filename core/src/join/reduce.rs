@@ -97,9 +97,19 @@ fn sum(a: &Value, b: &Value) -> Option<Value> {
 fn is_less(a: &Value, b: &Value) -> Option<bool> {
     match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a < b),
-        // JSON has no NaN: two numbers always compare.
-        (_, _) => Some(a.as_f64()? < b.as_f64()?),
+        // Integers above 2^53 differ, but may be equal as `f64`. JSON has no NaN: two numbers always compare.
+        (_, _) => match (integer(a), integer(b)) {
+            (Some(a), Some(b)) => Some(a < b),
+            _ => Some(a.as_f64()? < b.as_f64()?),
+        },
     }
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    value
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| value.as_u64().map(i128::from))
 }
 
 #[cfg(test)]
@@ -122,6 +132,21 @@ mod tests {
             ),
             (ReducerWord::Union, json!([[1, 1], [2, 1], 3]), Some(json!([1, 2, 3]))),
             (ReducerWord::Sum, json!([1, 2, 3]), Some(json!(6))),
+            (
+                ReducerWord::Min,
+                json!([9_007_199_254_740_993_i64, 9_007_199_254_740_992_i64]),
+                Some(json!(9_007_199_254_740_992_i64)),
+            ),
+            (
+                ReducerWord::Max,
+                json!([9_007_199_254_740_992_i64, 9_007_199_254_740_993_i64, -1]),
+                Some(json!(9_007_199_254_740_993_i64)),
+            ),
+            (
+                ReducerWord::Max,
+                json!([u64::MAX, u64::MAX - 1, -1]),
+                Some(json!(u64::MAX)),
+            ),
             (ReducerWord::Sum, json!([1, 0.5]), Some(json!(1.5))),
             (
                 ReducerWord::Sum,

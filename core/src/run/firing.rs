@@ -17,8 +17,8 @@
 //! - A firing whose result waits for a safe point does not block the next one if another firing holds the thread. Otherwise the two
 //!   would deadlock: a thread that is held before a model call applies only compressions.
 //! - An early compression (TOKEN_LIMIT_APPROACHED) holds no thread and blocks only other compressions. If the thread exceeds its
-//!   limit
-//!   before the compression ends, and the trigger has `waitForCompletion`, the thread waits for it and then checks the limit again.
+//!   limit before the compression ends, and the trigger has `waitForCompletion`, the thread waits for it and then checks the limit
+//!   again.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
