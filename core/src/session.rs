@@ -124,11 +124,12 @@ impl<W> SessionQueues<W> {
 
     /// Removes a run from its session, with or without the turn. Returns the waiter of the next run if that run waits for its
     /// turn.
-    pub fn leave(&mut self, session: &str, run: &str) -> Option<W> {
-        let queue = self.by_id.get_mut(session)?;
-        queue.retain(|place| *place.run != *run);
+    pub fn leave(&mut self, left: &SessionPlace) -> Option<W> {
+        let queue = self.by_id.get_mut(&left.session)?;
+        // Also by the number: a new run that is refused because its id is taken leaves the position of the other run alone.
+        queue.retain(|place| place.run != left.run || place.number != left.number);
         let Some(first) = queue.front_mut() else {
-            self.by_id.remove(session);
+            self.by_id.remove(&left.session);
             return None;
         };
         // A run that has not requested its turn gets it later, from `ask`.
@@ -293,7 +294,7 @@ mod tests {
                     Op::Leave(at) => if let Some(at) = pick(at) {
                         let run = oracle.0.remove(at).place;
                         told.retain(|told| *told != run.run);
-                        told.extend(queues.leave(&run.session, &run.run));
+                        told.extend(queues.leave(&run));
                     },
                     Op::Abandon(at) => if let Some(at) = pick(at) {
                         let run = &mut oracle.0[at];
@@ -306,10 +307,30 @@ mod tests {
                 prop_assert_eq!(&told, &oracle.with_turn());
             }
             for run in std::mem::take(&mut oracle.0) {
-                queues.leave(&run.place.session, &run.place.run);
+                queues.leave(&run.place);
             }
             prop_assert!(queues.by_id.is_empty(), "sessions without a run are removed");
         }
+    }
+
+    #[test]
+    fn a_refused_run_with_the_id_of_another_one_leaves_its_position() {
+        let mut queues = SessionQueues::new(2);
+        queues.enter(place(0, 1)).expect("the first");
+        assert_eq!(queues.ask("s0", "r1", true, "first"), SessionTurn::Now("first"));
+        let same_id = SessionPlace {
+            number: 2,
+            ..place(0, 1)
+        };
+        queues.enter(same_id.clone()).expect("room");
+        queues.enter(place(0, 3)).expect("room");
+        assert_eq!(queues.leave(&same_id), None);
+        assert_eq!(
+            queues.ask("s0", "r3", true, "third"),
+            SessionTurn::Later,
+            "the first run has the turn"
+        );
+        assert_eq!(queues.leave(&place(0, 1)), Some("third"));
     }
 
     #[test]
@@ -319,7 +340,7 @@ mod tests {
         assert_eq!(queues.enter(place(0, 2)), Ok(()));
         assert_eq!(queues.enter(place(0, 3)), Err(TooManyWait(1)));
         assert_eq!(queues.enter(place(1, 4)), Ok(()), "another session");
-        queues.leave("s0", "r1");
+        queues.leave(&place(0, 1));
         assert_eq!(queues.enter(place(0, 5)), Ok(()));
     }
 }

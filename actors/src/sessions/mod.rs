@@ -259,7 +259,7 @@ impl SessionSeat {
         // `leave` and `drop` both come here; the second call must not remove a later run's position.
         if !std::mem::replace(&mut self.is_left, true) {
             // A separate statement, so that the lock is released before the next run is woken.
-            let next = self.sessions.state().queues.leave(&self.seed.id, &self.run);
+            let next = self.sessions.state().queues.leave(&self.place());
             if let Some(next) = next {
                 // The receiver may be gone; dropping its seat then notifies the next run.
                 next.send(()).unwrap_or(());
