@@ -54,3 +54,19 @@ fn m11_a_called_workflow_runs_between_the_nodes_before_and_after_its_call() {
     ];
     assert_eq!(told, expected, "M11");
 }
+
+#[test]
+fn a_retry_after_a_failed_output_expression_passes_the_same_input_to_the_called_workflow() {
+    let mut call = node(
+        "call",
+        "SUBGRAPH",
+        json!({"subgraphId": "sub", "output": "output.missing.field"}),
+    );
+    call["retry"] = json!({"maxAttempts": 2, "initialDelayMs": 1});
+    let main = line("main", &[code("before", "return {n: 1}"), call]);
+    let check = "if (input.n !== 1) throw new Error('another input'); return {n: 2}";
+    let sub = line("sub", &[code("inside", check)]);
+    let ran = run(&json!({"workflows": [main, sub]}), json!(null));
+    assert_eq!(ran.of(EventType::SubgraphCompleted).len(), 2, "{:?}", ran.report.error);
+    assert_eq!(ran.report.nodes[2].attempts, 2);
+}

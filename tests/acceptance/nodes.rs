@@ -353,6 +353,15 @@ fn a_node_is_retried_timed_out_and_handled_as_configured() {
         Value::Null,
     );
     assert_eq!((limited.code(), limited.report.elapsed_ms), ("NODE_TIMEOUT", 20));
+    // Of the limit of a node and the `timeout` of a WAIT the shorter one counts.
+    for (of_node, of_wait_s, expected) in [(60_000, 1, 1_000), (500, 1, 500)] {
+        let waits = with(
+            node("w", "WAIT", json!({"event": "go", "timeout": of_wait_s})),
+            json!({"timeoutMs": of_node}),
+        );
+        let limited = run(&line("main", &[waits]), Value::Null);
+        assert_eq!((limited.code(), limited.report.elapsed_ms), ("NODE_TIMEOUT", expected));
+    }
     let mut bundle = line(
         "main",
         &[with(

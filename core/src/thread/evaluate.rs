@@ -40,7 +40,7 @@ impl<'a> ThreadScope<'a> {
         Self {
             graph: thread.graph(),
             input: thread.input(),
-            last: thread.last_output(),
+            last: thread.output_in_expressions(),
             variables: thread.variables(),
             outputs: thread.outputs(),
             globals,

@@ -292,6 +292,13 @@ impl ThreadMachine {
     pub fn last_output(&self) -> &Output {
         &self.last
     }
+    /// Returns the value of `output` in an expression of the current node.
+    pub(super) fn output_in_expressions(&self) -> &Output {
+        match &self.run {
+            NodeRun::Subgraph(stage) => stage.child_output().unwrap_or(&self.last),
+            _ => &self.last,
+        }
+    }
     /// Returns the variables of the thread.
     pub fn variables(&self) -> &Variables {
         &self.variables

@@ -46,19 +46,22 @@ impl StepContext<'_> {
         self.thread.spent.add(self.thread.at, spent);
     }
 
-    /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT.
+    /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT. A shorter `timeoutMs` of the node stays.
     pub(super) fn limit(&mut self, after_ms: crate::Millis) {
         // An attempt has one deadline: `attempt` has set it already if the node has a `timeoutMs`.
-        if self.thread.deadline.is_none() {
-            let id = self.next_effect();
-            self.thread.deadline = Some(id);
-            self.out.push(Effect::Timer {
-                id,
-                node: self.thread.at,
-                after_ms,
-                purpose: TimerPurpose::Limit,
-            });
+        let of_node = self.thread.graph().node(self.thread.at).timeout_ms;
+        if of_node.is_some_and(|of_node| of_node <= after_ms) {
+            return;
         }
+        self.stop_deadline();
+        let id = self.next_effect();
+        self.thread.deadline = Some(id);
+        self.out.push(Effect::Timer {
+            id,
+            node: self.thread.at,
+            after_ms,
+            purpose: TimerPurpose::Limit,
+        });
     }
 
     /// Raises an event if its type has a subscriber.

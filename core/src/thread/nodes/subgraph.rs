@@ -12,6 +12,7 @@ use crate::event::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
+use crate::value::Output;
 
 /// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,13 +22,25 @@ pub(in crate::thread) enum Stage {
     /// Outcome of the child.
     Child { id: EffectId },
     /// Value of the output expression.
-    Output { id: EffectId },
+    Output {
+        id: EffectId,
+        /// The child's output, which is `output` in the expression.
+        child: Output,
+    },
 }
 
 impl Stage {
     pub(super) fn id(&self) -> EffectId {
         match self {
-            Self::Input { id } | Self::Child { id } | Self::Output { id } => *id,
+            Self::Input { id } | Self::Child { id } | Self::Output { id, .. } => *id,
+        }
+    }
+
+    /// Returns the child's output while the output expression is evaluated.
+    pub(in crate::thread) fn child_output(&self) -> Option<&Output> {
+        match self {
+            Self::Output { child, .. } => Some(child),
+            Self::Input { .. } | Self::Child { .. } => None,
         }
     }
 }
@@ -60,10 +73,10 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
                     output: Some(expression),
                     ..
                 } => {
-                    // In the expression, `output` is the child's output.
-                    cx.thread.last = output.into();
+                    // The thread's own last output stays: a retry after a failed expression passes it to the child again.
                     let id = evaluate(cx, Evaluation::Value(*expression));
-                    Progress::Wait(NodeRun::Subgraph(Stage::Output { id }))
+                    let child = output.into();
+                    Progress::Wait(NodeRun::Subgraph(Stage::Output { id, child }))
                 }
                 _ => Progress::Done(output.into()),
             }
