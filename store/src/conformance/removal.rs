@@ -17,6 +17,10 @@ pub(super) const PROPERTIES: &[Property] = &[
         check: bases,
     },
     Property {
+        name: "a_removal_of_a_fork_and_another_run_deletes_both",
+        check: fork_of_a_kept_run,
+    },
+    Property {
         name: "a_content_remains_while_a_later_content_of_its_chain_remains",
         check: chains,
     },
@@ -98,6 +102,25 @@ fn bases(open: &Open) {
     assert!(last.bytes >= 5 * 13, "with their journals: {} bytes", last.bytes);
     done(store.commit(start("a")));
     assert_eq!(bodies(&*store, "a"), numbers([]));
+}
+
+fn fork_of_a_kept_run(open: &Open) {
+    let store = open();
+    for run in ["a", "b"] {
+        done(store.commit(start(run)));
+        append(&*store, run, 0, 1..=4);
+    }
+    done(store.commit(fork("z", "b", 2)));
+    append(&*store, "z", 2, [13]);
+    let removed = done(store.remove(vec!["a".into(), "z".into()], false));
+    assert_eq!(removed.runs, 2);
+    assert_eq!(ids(&*store), ["b"]);
+    assert_eq!(bodies(&*store, "b"), numbers(1..=4));
+    // The ids can be used again, without data of the removed runs.
+    for run in ["a", "z"] {
+        done(store.commit(start(run)));
+        assert_eq!(bodies(&*store, run), numbers([]));
+    }
 }
 
 fn shared(open: &Open) {

@@ -46,7 +46,9 @@ impl Tables {
         let mut names = BTreeSet::new();
         // Hidden runs without forks. Their bases follow when the last fork is erased.
         let mut free: Vec<String> = hidden.keys().filter(|id| !forks.contains_key(*id)).cloned().collect();
-        while let Some(row) = free.pop().and_then(|id| hidden.remove(&id)) {
+        while let Some(id) = free.pop() {
+            // A base that is not hidden was pushed as well: other runs may follow it in the list.
+            let Some(row) = hidden.remove(&id) else { continue };
             removed.bytes += self.erase(&row)?;
             names.extend(row.names().copied());
             if let Some(base) = &row.run.base
