@@ -210,7 +210,8 @@ impl TriggerMatcherActor {
                 held.rest
                     .push_back(QueuedItem::Meets(watcher, Arc::clone(event), meeting));
                 // Turns of the run would add events faster than evaluations remove them. `proceed` unblocks the run at half.
-                if held.rest.len() == MOST_WAITING {
+                // At least: the messages of other kinds in the queue are not compared with the limit.
+                if held.rest.len() >= MOST_WAITING {
                     self.interest.falls_behind(&event.run_id);
                 }
             }

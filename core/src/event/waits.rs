@@ -177,7 +177,8 @@ impl EventWaits {
         {
             kept.dropped += 1;
             kept.up_to = oldest.sequence;
-            if !self.untold.contains(word) {
+            // A word with unreported drops is in `untold` already.
+            if kept.dropped == 1 {
                 self.untold.insert(word.into());
             }
         }
