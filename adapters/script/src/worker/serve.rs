@@ -18,7 +18,7 @@ use crate::{CodeJob, CodeLimits, ExpressionLimits, HostFunctions, JsEvaluator, L
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
-///     if let Some(code) = pirn::script::serve_worker() {
+///     if let Some(code) = pirn_script::serve_worker() {
 ///         return code;
 ///     }
 ///     // the program
