@@ -67,6 +67,7 @@ pub enum Setting {
         tokens: u64,
     },
     /// Maximum usage of a model call of this step.
+    #[serde(rename = "callMost")]
     CallMaximum(CallMaximum),
 }
 
