@@ -158,6 +158,9 @@ fn bundle() -> Value {
 #[test]
 fn a_run_has_spans_for_itself_its_threads_and_its_waiting_nodes() {
     let heard = Heard::default();
+    // With a single dispatcher in the process, tracing asks the default one of the thread that reaches a span first. That may be
+    // another test's thread, which has none, and the span would stay disabled here.
+    let _second = tracing::Dispatch::new(heard.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let (run_id, thread_id) = tracing::subscriber::with_default(heard.clone(), || {
