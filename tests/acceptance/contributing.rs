@@ -3,9 +3,8 @@
 //! Names that the change adds contain the name of the example in the heading. Files that it adds follow the word "Create".
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::house::workspace;
+use super::house::{metadata, workspace};
 
 /// A worked change.
 struct Change<'a> {
@@ -46,7 +45,6 @@ fn a_wrong_file_name_or_command_is_reported() {
     assert_eq!(faults("check", right), Vec::<String>::new());
 }
 
-/// The table of files and tables names functions that exist.
 #[test]
 fn the_table_of_files_and_tables_names_functions_that_exist() {
     let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is there");
@@ -56,7 +54,6 @@ fn the_table_of_files_and_tables_names_functions_that_exist() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Pages about the design name files and commands that exist.
 #[test]
 fn the_design_pages_name_files_and_commands_that_exist() {
     let folder = workspace().join("docs/decisions");
@@ -66,7 +63,8 @@ fn the_design_pages_name_files_and_commands_that_exist() {
     let mut missing = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("readable");
-        let paths = code(&text).filter(|name| is_path(name) && name.contains('/') && !is_example(name));
+        let paths = code(&text)
+            .filter(|name| is_path(name) && name.contains('/') && !text.contains(&format!("Create `{name}`")));
         let absent = paths.filter(|path| !workspace().join(path).exists());
         missing.extend(absent.map(|path| format!("{}: {path}", page.display())));
         let commands = code(&text).filter(|name| name.starts_with("cargo ") && name.contains(" -p "));
@@ -133,13 +131,6 @@ fn is_path(name: &str) -> bool {
     name.chars().all(letters) && (ends || is_folder.iter().any(|folder| name.starts_with(folder)))
 }
 
-/// Files that the examples add.
-fn is_example(path: &str) -> bool {
-    ["/check.rs", "/acme.rs", "/waits.rs"]
-        .iter()
-        .any(|file| path.ends_with(file))
-}
-
 /// Returns the faults of one step.
 fn faults(example: &str, step: &str) -> Vec<String> {
     let mut faults = Vec::new();
@@ -186,14 +177,7 @@ fn command_fault(command: &str) -> Option<String> {
         let at = words.iter().position(|word| *word == option)?;
         words.get(at + 1).copied()
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let metadata = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(workspace())
-        .output()
-        .expect("cargo runs");
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("a list");
+    let packages = metadata()["packages"].as_array().expect("a list");
     let package = packages.iter().find(|package| package["name"].as_str() == after("-p"));
     let Some(package) = package else {
         return Some(format!("`{command}`: there is no such crate"));

@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
-use super::house::workspace;
+use super::house::{metadata, workspace};
 
 const BOX: (usize, usize) = (248, 74);
 const GAP: (usize, usize) = (28, 62);
@@ -63,14 +62,7 @@ fn the_picture_of_a_run_names_types_of_the_code() {
 }
 
 fn crates() -> BTreeMap<String, Crate> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(workspace())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let metadata = metadata();
     let root = Path::new(metadata["workspace_root"].as_str().expect("a path"));
     let folder = |package: &Value| {
         let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
@@ -117,7 +109,7 @@ fn levels(crates: &BTreeMap<String, Crate>) -> BTreeMap<&str, usize> {
     levels
 }
 
-/// Returns the dependencies of a crate that no other dependency has.
+/// Returns the dependencies of a crate, without those that it also reaches through another dependency.
 fn direct<'a>(crates: &'a BTreeMap<String, Crate>, name: &str) -> impl Iterator<Item = &'a str> {
     let below = &crates[name].below;
     let mut indirect = BTreeSet::new();

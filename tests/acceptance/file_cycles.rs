@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::house::{circles, code, sources, workspace};
+use super::house::{CRATES, circles, code, sources, workspace};
 
 /// A cycle that is accepted for now. Do not add to this list; remove an entry, or files from it, when the imports allow it.
 struct Exception {
@@ -66,8 +66,8 @@ const EXCEPTIONS: &[Exception] = &[
 #[test]
 fn files_import_each_other_in_no_cycles_but_the_listed_ones() {
     let mut found: BTreeMap<Vec<String>, String> = BTreeMap::new();
-    for root in roots() {
-        for cycle in circles(&imports(&root)) {
+    for (root, _) in CRATES {
+        for cycle in circles(&imports(root)) {
             let names = cycle
                 .iter()
                 .map(|file| file.rsplit("::").next().unwrap_or(file).to_owned());
@@ -102,34 +102,8 @@ fn paths_lead_to_the_modules_that_they_name() {
     assert_eq!(named, ["a", "a::b", "a::b::d", "a::e::f", "m", "m::i", "j::k", ""]);
 }
 
-/// Returns the source folders of the crates of the workspace that are shipped.
-fn roots() -> Vec<String> {
-    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).expect("the manifest");
-    let members = manifest
-        .split("members = [")
-        .nth(1)
-        .and_then(|rest| rest.split(']').next());
-    let members = members.expect("a list of members").split('"').skip(1).step_by(2);
-    let is_shipped = |member: &&str| {
-        !["tests", "loom-tests", "benches", "examples"].contains(&member.split('/').next().unwrap_or_default())
-    };
-    let mut roots: Vec<String> = members
-        .filter(is_shipped)
-        .map(|member| {
-            if member == "." {
-                "src".to_owned()
-            } else {
-                format!("{member}/src")
-            }
-        })
-        .collect();
-    let command = "src/bin/pirn";
-    roots.extend(workspace().join(command).is_dir().then(|| command.to_owned()));
-    roots
-}
-
 /// Returns each file of a crate, as a module path, with the files that it imports.
-fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let files = sources(root);
     let folder = workspace().join(root);
     let module = |file: &Path| -> Vec<String> {

@@ -2,16 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use super::file_cycles;
 
 /// The actors of a run and of an arbiter. Each may use only the messages and handles of another one.
 const ACTORS: &[&str] = &["supervisor", "thread", "conversation", "event_bus", "trigger_matcher"];
 
 /// The source folder of each crate, and those of our crates that it may import.
-const CRATES: &[(&str, &[&str])] = &[
+pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("sync/src", &[]),
     ("core/src", &[]),
     ("actors/src", &["pirn_core", "pirn_sync"]),
-    ("store/src", &["pirn_core", "pirn_store"]),
+    ("store/src", &["pirn_store"]),
     ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
     ("engines/restate/src", &["pirn_restate", "pirn_store"]),
     (
@@ -23,7 +29,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "adapters/tools/src",
         &["pirn_tools", "pirn_core", "pirn_actors", "pirn_models"],
     ),
-    ("adapters/otel/src", &["pirn_otel", "pirn", "pirn_core", "pirn_models"]),
+    ("adapters/otel/src", &["pirn", "pirn_core", "pirn_models"]),
     // The crate's name occurs in string literals.
     (
         "src",
@@ -45,9 +51,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn",
             "pirn_cli",
             "pirn_core",
-            "pirn_sync",
             "pirn_actors",
-            "pirn_store",
             "pirn_postgres",
             "pirn_restate",
             "pirn_service",
@@ -95,7 +99,11 @@ fn no_crate_imports_a_crate_of_a_higher_layer() {
         for file in sources(root) {
             let text = code(&file);
             for name in OURS.iter().filter(|name| !below.contains(name)) {
-                let is_imported = uses(&text, &format!("{name}::")).next().is_some();
+                let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+                let mut paths = text
+                    .match_indices(&**name)
+                    .filter(|(at, _)| !text[..*at].ends_with(is_part));
+                let is_imported = paths.any(|(at, _)| text[at + name.len()..].starts_with("::"));
                 assert!(!is_imported, "{} imports {name}", file.display());
             }
         }
@@ -145,7 +153,7 @@ fn walkthroughs_of_the_architecture_name_existing_files_and_their_number() {
             .filter(|name| Path::new(name).extension().is_some_and(|end| end == "rs"))
             .collect();
         for name in &named {
-            let (module, rest) = name.split_once('/').expect("a crate's name stands first");
+            let (module, rest) = name.split_once('/').expect("the path starts with a crate");
             let root = if module == "pirn" {
                 PathBuf::from("src")
             } else {
@@ -201,64 +209,29 @@ fn an_import_cycle_is_detected_and_a_chain_is_not_a_cycle() {
 
 /// Returns each module at the root of a crate (a folder or a file) with the modules that it imports.
 pub(super) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let files = sources(root);
-    let of_root = |file: &Path| file.strip_prefix(workspace().join(root)).expect("below it").to_owned();
-    let module = |file: &Path| {
-        let first = of_root(file)
-            .components()
-            .next()
-            .map(|part| part.as_os_str().to_owned());
-        let first = first.unwrap_or_default().to_string_lossy().into_owned();
-        first.strip_suffix(".rs").map_or_else(|| first.clone(), str::to_owned)
-    };
-    let modules: BTreeSet<String> = files.iter().map(|file| module(file)).collect();
+    let first = |module: &String| module.split("::").next().unwrap_or(module).to_owned();
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in &files {
-        let own = module(file);
-        if ["lib", "main"].contains(&own.as_str()) {
-            continue;
-        }
-        let text = code(file);
-        let imported = uses(&text, "crate::").filter(|name| *name != own && modules.contains(*name));
-        imports
-            .entry(own.clone())
-            .or_default()
-            .extend(imported.map(str::to_owned));
+    for (file, targets) in file_cycles::imports(root) {
+        let own = first(&file);
+        let imported = targets.iter().map(first).filter(|target| *target != own);
+        imports.entry(own.clone()).or_default().extend(imported);
     }
     imports
 }
 
-/// Returns the names that directly follow `prefix`, including those in braces.
-fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-    let is_part_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
-    text.match_indices(prefix)
-        .filter(move |(at, _)| !text[..*at].ends_with(is_part_of_a_name))
-        .flat_map(move |(at, _)| {
-            let rest = &text[at + prefix.len()..];
-            let grouped = rest.strip_prefix('{').map(first_names);
-            grouped.unwrap_or_else(|| vec![rest])
-        })
-        .map(move |rest| {
-            let end = rest
-                .find(|letter: char| !is_part_of_a_name(letter))
-                .unwrap_or(rest.len());
-            &rest[..end]
-        })
-}
-
-/// Returns the first name of each item in a group in braces.
-fn first_names(group: &str) -> Vec<&str> {
-    let (mut depth, mut starts) = (0_usize, vec![0]);
-    for (at, letter) in group.char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            ',' if depth == 0 => starts.push(at + 1),
-            _other => {}
-        }
-    }
-    starts.into_iter().map(|at| group[at..].trim_start()).collect()
+/// Returns the description of the workspace that `cargo metadata` prints.
+pub(super) fn metadata() -> &'static Value {
+    static METADATA: OnceLock<Value> = OnceLock::new();
+    METADATA.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+            .current_dir(workspace())
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    })
 }
 
 /// Returns the sets of modules that import each other, directly or indirectly. The sets and their contents are sorted.

@@ -16,7 +16,9 @@ struct Database {
 
 impl Database {
     fn server(&self) -> &Server {
-        self.server.as_ref().expect("a server of its own")
+        self.server
+            .as_ref()
+            .expect("only clusters with their own server are killed")
     }
 }
 

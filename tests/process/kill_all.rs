@@ -1,4 +1,5 @@
-//! The end of every child process. In a separate binary, because no child process can be started after it.
+//! `kill_all` ends every child process. After it, this process can start no child, so that no test that starts one may be in this
+//! binary.
 
 use std::path::Path;
 use std::time::Duration;

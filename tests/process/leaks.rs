@@ -3,15 +3,9 @@
 use std::time::Duration;
 
 use pirn::{Engine, RunHandle, ThreadStatus};
+use pirn_tests::stress::resident_kib;
 use pirn_tests::world::{forked, node, say, wait};
 use serde_json::{Value, json};
-
-/// Returns the resident memory in KiB, or `None` on a system without `/proc`.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
 
 #[test]
 fn ten_thousand_runs_end_and_leak_no_memory() {
@@ -46,11 +40,11 @@ fn ten_thousand_runs_end_and_leak_no_memory() {
             handle.wait_all_ended_blocking();
         }
         if batch == 4 {
-            after_warm_up = resident();
+            after_warm_up = resident_kib();
         }
     }
     assert_eq!(engine.live_runs(), 0);
-    if let (Some(before), Some(after)) = (after_warm_up, resident()) {
+    if let (Some(before), Some(after)) = (after_warm_up, resident_kib()) {
         assert!(
             after < before + 32 * 1024,
             "7,500 runs more kept {} KiB",

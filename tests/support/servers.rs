@@ -13,7 +13,7 @@ pub fn everything() -> Option<PathBuf> {
     Some(modules()?.join("@modelcontextprotocol/server-everything/dist/index.js"))
 }
 
-/// The `node_modules` folder with all of them. Without npm, prints the reason and returns `None`.
+/// Returns the `node_modules` folder of the servers from npm. Without npm, prints the reason and returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.

@@ -159,7 +159,7 @@ fn assert_no_duplicate_visible_message(case: &str, ran: &Ran) {
         let unpadded = unpadded(content);
         assert!(
             verbatim.insert(unpadded.clone()),
-            "{case}: {unpadded} stands twice in {visible:?}"
+            "{case}: {unpadded} occurs twice in {visible:?}"
         );
     }
     assert_eq!(visible.first(), Some(&"You are kind."), "{case}");

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use ledger::{Ledger, Violation};
+pub use process::resident_kib;
 
 /// The amount of work, and its time.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 
-/// Resident memory, KiB.
-pub(super) fn resident_kib() -> Option<u64> {
+/// Returns the resident memory in KiB, or `None` on a system without `/proc`.
+pub fn resident_kib() -> Option<u64> {
     status("VmRSS:")
 }
 

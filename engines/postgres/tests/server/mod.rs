@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 /// Server with data and socket in a temporary folder. Dropping it ends it.
 pub(crate) struct Server {
@@ -51,10 +51,11 @@ fn absurdctl() -> Option<PathBuf> {
     Some(root.join("target/servers/absurd/bin/absurdctl"))
 }
 
-fn is_root() -> bool {
+/// True if this process is the superuser, as which PostgreSQL does not start. A process asks once: a test starts many programs.
+static IS_ROOT: LazyLock<bool> = LazyLock::new(|| {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
-}
+});
 
 impl Server {
     /// Starts a server; none, with a message on stderr, if PostgreSQL is not installed.
@@ -122,7 +123,7 @@ impl Server {
             settings,
             template: OnceLock::new(),
         };
-        if is_root() {
+        if *IS_ROOT {
             let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
             assert!(owned.expect("chown").success(), "the user postgres is there");
         }
@@ -147,7 +148,7 @@ impl Server {
     /// Returns the command of a program of PostgreSQL, as an unprivileged user.
     fn command(&self, name: &str) -> Command {
         let program = self.programs.join(name);
-        if is_root() {
+        if *IS_ROOT {
             let mut command = Command::new("runuser");
             command.args(["-u", "postgres", "--"]).arg(program);
             command
