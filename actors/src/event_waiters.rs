@@ -59,7 +59,7 @@ impl EventWaiters {
         has_dropped
     }
 
-    /// Returns an EVENT_DROPPED for each event that did not fit into the buffer.
+    /// Returns an EVENT_DROPPED for each word with events dropped since the last call.
     pub(crate) fn dropped(&mut self, run_id: &Arc<str>) -> Vec<RaisedEvent> {
         self.0.get_mut(run_id).map_or_else(Vec::new, |run| run.waits.dropped())
     }

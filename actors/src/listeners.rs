@@ -76,7 +76,7 @@ impl Listeners {
         listeners.retain_mut(|listener| {
             let stays = listener.take(event);
             if !stays {
-                // Taken out, because the listener is dropped here and its run's mask is updated afterwards.
+                // `of_run` is moved out, because the listener is dropped here and the event mask of its run is updated below.
                 left.extend(listener.subscriber.of_run.take());
             }
             stays

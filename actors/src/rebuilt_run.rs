@@ -139,8 +139,8 @@ impl InlineServices {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let settings = SharedSettings::new(Settings::rebuilding());
-        let mut world = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
-        let machine = RunMachine::replay(begun, told, &mut world, ActorEnvironment::listen, saw)?;
+        let mut env = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
+        let machine = RunMachine::replay(begun, told, &mut env, ActorEnvironment::listen, saw)?;
         Ok((machine, settings.into_inner()))
     }
 }

@@ -27,8 +27,8 @@ impl Turn<'_> {
     /// Steps the run's machine with a message.
     pub(crate) fn step(&mut self, message: Message) {
         // Built for each step, because the listeners may change between two steps.
-        let mut world = ActorEnvironment::of(self.run);
-        self.machine.step(self.now, message, &mut world, self.effects);
+        let mut env = ActorEnvironment::of(self.run);
+        self.machine.step(self.now, message, &mut env, self.effects);
     }
 
     /// Returns a callback that delivers a message, unless the run has ended. The reference is weak, so that timers do not extend

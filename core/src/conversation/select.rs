@@ -83,7 +83,7 @@ pub fn select_positions(
         (view.len().saturating_sub(bounded(count))..view.len()).collect()
     } else if let Some(last) = options.last_n_by_role {
         let mut positions = of_role(last.role);
-        // More than exist selects all.
+        // A count above the number of messages selects all.
         positions.drain(..positions.len().saturating_sub(bounded(last.count)));
         positions
     } else if let Some(role) = options.by_role {

@@ -87,11 +87,7 @@ impl NodeCompiler<'_, '_> {
 
     fn parts(&mut self, written: &Value, pointer: &[Step]) -> Vec<PartSpec> {
         match written {
-            Value::String(_) => vec![PartSpec::PromptParts(self.snippets.input(
-                written,
-                pointer,
-                self.report,
-            ))],
+            Value::String(_) => vec![PartSpec::Computed(self.snippets.input(written, pointer, self.report))],
             Value::Array(items) => items
                 .iter()
                 .enumerate()
@@ -127,7 +123,7 @@ impl NodeCompiler<'_, '_> {
                 }
             },
             // One template may return a whole part, or a list of parts.
-            computed => Some(PartSpec::PromptParts(computed)),
+            computed => Some(PartSpec::Computed(computed)),
         }
     }
 }

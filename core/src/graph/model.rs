@@ -429,7 +429,7 @@ pub struct LlmNode {
 impl LlmNode {
     /// True if parts other than the prompt and the system text are evaluated.
     pub fn is_computed(&self) -> bool {
-        self.choice.is_some() || self.parts.iter().any(|part| matches!(part, PartSpec::PromptParts(_)))
+        self.choice.is_some() || self.parts.iter().any(|part| matches!(part, PartSpec::Computed(_)))
     }
 }
 
@@ -439,7 +439,7 @@ pub enum PartSpec {
     /// A literal part of the definition, shared by every message.
     Literal(Part),
     /// A part, or a list of parts, with templates in its strings; or an expression that returns one.
-    PromptParts(ValueSpec),
+    Computed(ValueSpec),
 }
 
 /// Profile and parameters of an LLM node that contain templates.

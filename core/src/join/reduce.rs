@@ -97,19 +97,12 @@ fn sum(a: &Value, b: &Value) -> Option<Value> {
 fn is_less(a: &Value, b: &Value) -> Option<bool> {
     match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a < b),
-        // Integers above 2^53 differ, but may be equal as `f64`. JSON has no NaN: two numbers always compare.
-        (_, _) => match (integer(a), integer(b)) {
+        // Two different integers above 2^53 may be equal as `f64`. JSON has no NaN: two numbers always compare.
+        (_, _) => match (a.as_number()?.as_i128(), b.as_number()?.as_i128()) {
             (Some(a), Some(b)) => Some(a < b),
             _ => Some(a.as_f64()? < b.as_f64()?),
         },
     }
-}
-
-fn integer(value: &Value) -> Option<i128> {
-    value
-        .as_i64()
-        .map(i128::from)
-        .or_else(|| value.as_u64().map(i128::from))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Account {
     fn warning(&self, kind: FigureKind) -> Option<Figure> {
         let limit = self.limits.of_kind(kind)?;
         let used = self.used.of(kind);
-        // Only a warning depends on it: the rounding of large figures is harmless.
+        // The comparison decides only about a warning, so that the rounding of large figures is harmless.
         (used as f64 >= limit as f64 * self.limits.warn_at).then_some(Figure { kind, used, limit })
     }
 }

@@ -288,7 +288,7 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Evaluate { id, node, what } => {
                 let machine = &self.live.machine;
                 let scope = ThreadScope::new(machine, self.globals);
-                // Cloned because the world may decline, and the evaluation is then an effect.
+                // Cloned because the environment may return `None`, and the evaluation is then an effect.
                 match self.step.env.evaluate(machine.graph(), node, what.clone(), &scope) {
                     Some(outcome) => return Some((id, outcome)),
                     None => self.evaluate_outside(id, node, what),

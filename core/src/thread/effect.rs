@@ -124,7 +124,7 @@ pub struct ContinuedRequest {
 
 /// Computed values of an LLM node, if it has more than templates: the object that answers [`Evaluation::Prompt`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct PromptParts {
+pub(super) struct ComputedPrompt {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,
     pub(super) profile: Option<String>,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::effect::{Evaluation, Outcome, PromptParts};
+use super::effect::{ComputedPrompt, Evaluation, Outcome};
 use super::items::{folded, item_inputs};
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
@@ -281,7 +281,7 @@ fn outcome(
     }
 }
 
-/// Evaluates everything that an LLM node computes, as an object: see [`PromptParts`].
+/// Evaluates everything that an LLM node computes, as an object: see [`ComputedPrompt`].
 fn computed(
     graph: &Graph,
     llm: &LlmNode,
@@ -304,19 +304,19 @@ fn computed(
     let parameters = parameters.map(|spec| spec_value(graph, spec, scope, evaluator));
     let mut parts = Vec::new();
     for part in &llm.parts {
-        // Literal parts are not copied into the outcome: `asking::parts` takes them from the graph.
-        if let PartSpec::PromptParts(spec) = part {
+        // Literal parts are not copied into the outcome: `request::parts` takes them from the graph.
+        if let PartSpec::Computed(spec) = part {
             parts.push(spec_value(graph, spec, scope, evaluator)?);
         }
     }
-    let computed = PromptParts {
+    let computed = ComputedPrompt {
         prompt,
         system,
         profile,
         parameters: parameters.transpose()?,
         parts,
     };
-    // One object, which `asking::read` parses: the parts need more than the list of `Outcome::Texts`.
+    // One object, which `request::read` parses: it also has parameters and parts, for which `Outcome::Texts` has no place.
     Ok(Outcome::Value(Arc::new(json!(computed))))
 }
 

@@ -48,12 +48,16 @@ impl StepContext<'_> {
 
     /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT. A shorter `timeoutMs` of the node stays.
     pub(super) fn limit(&mut self, after_ms: crate::Millis) {
-        // An attempt has one deadline: `attempt` has set it already if the node has a `timeoutMs`.
+        // `attempt` has started the timer of the node's `timeoutMs`. The shorter limit wins, because an attempt has one deadline.
         let of_node = self.thread.graph().node(self.thread.at).timeout_ms;
         if of_node.is_some_and(|of_node| of_node <= after_ms) {
             return;
         }
         self.stop_deadline();
+        self.start_deadline(after_ms);
+    }
+
+    fn start_deadline(&mut self, after_ms: crate::Millis) {
         let id = self.next_effect();
         self.thread.deadline = Some(id);
         self.out.push(Effect::Timer {
@@ -270,14 +274,7 @@ impl StepContext<'_> {
         });
         // Set before the node is entered, so that the limit includes evaluations and compressions of the node.
         if let Some(after_ms) = self.thread.graph().node(self.thread.at).timeout_ms {
-            let id = self.next_effect();
-            self.thread.deadline = Some(id);
-            self.out.push(Effect::Timer {
-                id,
-                node: self.thread.at,
-                after_ms,
-                purpose: TimerPurpose::Limit,
-            });
+            self.start_deadline(after_ms);
         }
         let progress = super::nodes::enter(self);
         self.advance(progress);

@@ -6,7 +6,7 @@
 //! 2. An evaluation is short: it reads at most [`MAX_WORK`] bytes, except for a value that it returns unchanged. It may therefore
 //!    run on a thread that must not block.
 //!
-//! Not here: an expression whose result may differ from JavaScript's: it has no result here.
+//! Not here: expressions whose result may differ from JavaScript's, which JavaScript evaluates.
 
 mod ops;
 mod parse;

@@ -187,7 +187,7 @@ impl Consent {
     /// Returns the question while it is open.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {
-            // Built on demand: the stage stores the call once.
+            // Built on demand, so that the stage stores the call once, not a second time inside the question.
             Self::Asked {
                 question,
                 tool,

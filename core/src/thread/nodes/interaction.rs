@@ -20,18 +20,18 @@ pub(in crate::thread) enum InteractionStage {
     /// Templates of the question.
     Texts { id: EffectId },
     /// Answer of a person.
-    Asked(Box<CallContent>),
+    Asked(Box<AskedQuestion>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct CallContent {
+pub(in crate::thread) struct AskedQuestion {
     id: EffectId,
     timer: Option<EffectId>,
     question: Arc<str>,
     assignee: Option<Arc<str>>,
 }
 
-impl CallContent {
+impl AskedQuestion {
     fn open(&self) -> OpenQuestion {
         OpenQuestion {
             id: self.id,
@@ -103,7 +103,7 @@ fn ask(cx: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<Strin
     let assignee: Option<Arc<str>> = texts.next().flatten().map(Arc::from);
     let content = content(node, Arc::clone(&question), assignee.clone());
     let OpenQuestion { id, timer } = OpenQuestion::put(cx, content);
-    Progress::Wait(NodeRun::Interaction(InteractionStage::Asked(Box::new(CallContent {
+    Progress::Wait(NodeRun::Interaction(InteractionStage::Asked(Box::new(AskedQuestion {
         id,
         timer,
         question,

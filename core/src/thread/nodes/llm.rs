@@ -216,7 +216,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
             other => Progress::Failed(failure(other)),
         },
         LlmPhase::Announcing { id } if id == effect => {
-            // Any other outcome holds nothing: the call is then made although the limit is exceeded.
+            // Any other outcome names no firing: the call is then made although the limit is exceeded.
             if let Outcome::HeldByFiring(firings) = outcome {
                 cx.hold(firings);
             }
@@ -240,7 +240,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
             Outcome::Done => after_reply(cx, stage, &content, calls, finish),
             other => Progress::Failed(failure(other)),
         },
-        // Without a comparison of ids: several effects are awaited, and `tool_answer` finds the one.
+        // No `if id == effect`: several effects are in flight, and `tool_answer` finds the answered one.
         LlmPhase::Tools { calls, answered } => tool_answer(cx, stage, (calls, answered), effect, outcome),
         LlmPhase::Closing { id } if id == effect => match outcome {
             Outcome::Done => handle_round_limit(cx, stage),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{LlmNode, PartSpec};
 use crate::message::Part;
-use crate::thread::effect::{ModelChoice, PromptParts};
+use crate::thread::effect::{ComputedPrompt, ModelChoice};
 
 /// Evaluated parts of a request.
 pub(super) struct EvaluatedRequest {
@@ -26,7 +26,7 @@ pub(super) struct EvaluatedRequest {
 pub(super) fn read(computed: &Value) -> Result<EvaluatedRequest, RunError> {
     let failed = |message: String| RunError::new(RunErrorCode::NodeFailed, message);
     // Fails only for an outcome that a host built: `evaluate` serializes this type.
-    let computed = PromptParts::deserialize(computed).map_err(|error| failed(error.to_string()))?;
+    let computed = ComputedPrompt::deserialize(computed).map_err(|error| failed(error.to_string()))?;
     // An empty id would otherwise be looked up later, and the error would name a profile instead of the template.
     if computed.profile.as_ref().is_some_and(|id| id.trim().is_empty()) {
         return Err(failed(
@@ -89,7 +89,7 @@ pub(super) fn parts(node: &LlmNode, computed: Vec<Vec<Part>>) -> Vec<Part> {
     for part in &node.parts {
         match part {
             PartSpec::Literal(part) => parts.push(part.clone()),
-            PartSpec::PromptParts(_) => parts.extend(computed.next().into_iter().flatten()),
+            PartSpec::Computed(_) => parts.extend(computed.next().into_iter().flatten()),
         }
     }
     parts

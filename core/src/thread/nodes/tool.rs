@@ -63,7 +63,7 @@ pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &ToolStage) {
 }
 
 pub(super) fn enter(cx: &mut StepContext<'_>, arguments: &ValueSpec) -> Progress {
-    // Saves an evaluation.
+    // A literal needs no evaluation, which would be one more effect.
     if let ValueSpec::Literal(arguments) = arguments {
         return call(cx, Arc::clone(arguments));
     }
