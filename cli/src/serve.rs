@@ -30,7 +30,7 @@ Examples:
   curl http://127.0.0.1:7474/v1/runs?wait=10 -H 'Content-Type: application/json' -d '{\"workflow\": \"greet\"}'
 
 SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way
-have; with --store, those that have not after the grace stay in the store, and are resumed at the next start.
+have; with --store, runs that have not ended after the grace period stay in the store and are resumed at the next start.
 
 Exit codes: 0 stopped by a signal and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {

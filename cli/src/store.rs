@@ -161,7 +161,7 @@ pub(crate) fn config_of(store: &dyn Store, run_id: &str) -> Result<Option<PathBu
 }
 
 /// Returns the time since the Unix epoch.
-#[allow(clippy::disallowed_methods)] // no engine is asked: what is in a store outlives them all
+#[allow(clippy::disallowed_methods)] // wall-clock time: stored runs are compared across processes, and no engine is running here
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

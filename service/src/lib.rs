@@ -1,4 +1,4 @@
-//! Workflows over HTTP: runs that are started, watched and steered, event streams that resume, metrics, an OpenAPI document.
+//! Workflows over HTTP: runs that clients start, follow and control, event streams that resume, metrics, an OpenAPI document.
 //!
 //! [`router`] returns an axum `Router` to serve or to nest; `pirn serve` is a program around it. `docs/service.md` documents every
 //! route.
@@ -48,7 +48,7 @@
 //!
 //! Reading order:
 //! 1. `state`: what the requests of a service share. `api`: the routes, with a file for each group of handlers.
-//! 2. `start` and `steering`: runs are started, resumed and steered. `runs`: those in memory, and in `runs::stored` all others.
+//! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others.
 //! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
 //! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows.
@@ -84,7 +84,7 @@ pub use http::problem::{Problem, ProblemCode};
 pub use limits::Limits;
 pub use listener::serve;
 pub use options::Options;
-pub use runs::archive::{NoArchive, RunArchive, RunQuery, RunSummary};
+pub use runs::archive::{RunArchive, RunQuery, RunSummary};
 pub use state::Service;
 
 #[cfg(feature = "otel")]

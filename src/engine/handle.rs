@@ -73,7 +73,7 @@ impl RunHandle {
         if self.runtime.carries_actors_here() {
             return;
         }
-        // As in `settled`, a lost completion means that the run's actor is gone.
+        // As in `wait_all_ended`, a lost completion means that the run's actor is gone.
         let _: Result<(), Lost> = self.started.settled.wait_blocking();
     }
 

@@ -98,7 +98,7 @@ impl WeakEngine {
     /// Returns the engine, unless its last handle was dropped.
     pub fn upgrade(&self) -> Option<Engine> {
         Some(Engine {
-            // All parts are upgraded or none: an engine without its placement or its store cannot execute a run.
+            // All parts are upgraded or none: an engine without its threads or its store cannot execute a run.
             shared: self.shared.upgrade()?,
             runtime: self.runtime.upgrade()?,
             durable: match &self.durable {

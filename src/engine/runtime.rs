@@ -110,7 +110,7 @@ impl Spawner for VirtualSpawner {
             job(&host, None);
             return Ok(());
         }
-        // Without a channel the spawner belongs to `spawn_here`, whose engine has no thread outside of that call.
+        // Without a channel the spawner belongs to `with_inline_spawner`, whose engine has no thread outside of that call.
         let jobs = self.0.as_ref().ok_or_else(stopped)?;
         jobs.send(Job::Run(job)).map_err(|_| stopped())
     }
@@ -250,7 +250,7 @@ impl Simulated {
         CURRENT_HOST.with_borrow(Option::is_some) && {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             let own = thread.as_ref().map(|thread| thread.thread().id());
-            // `HERE` is also set on the thread of an explorer, which is not the thread of this clock.
+            // `CURRENT_HOST` is also set on the thread of an explorer, which is not the thread of this clock.
             own == Some(std::thread::current().id())
         }
     }

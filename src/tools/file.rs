@@ -51,8 +51,7 @@ impl ConfigText {
         tools_of(self.written().clone(), folder).map_err(|mut faults| {
             for fault in &mut faults {
                 // The reader of the entries has no line numbers, because it works on the parsed value.
-                let pointer = format!("{}{}", fault.place, fault.pointer);
-                fault.line = self.line_of(&pointer);
+                fault.line = self.line_of(&fault.file_pointer());
             }
             let path = self.path().to_owned();
             ToolsError::Entries { path, faults }
@@ -82,10 +81,9 @@ impl ConfigText {
     /// Returns warnings about programs of tools and MCP servers that are not found on this machine, each with its location.
     pub(crate) fn missing_programs(&self) -> Vec<Fault> {
         let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
-        let faults = missing.into_iter().map(|fault| {
-            let pointer = format!("{}{}", fault.place, fault.pointer);
-            self.fault(FaultCode::ProgramNotFound, &pointer, &fault.message)
-        });
+        let faults = missing
+            .into_iter()
+            .map(|fault| self.fault(FaultCode::ProgramNotFound, &fault.file_pointer(), &fault.message));
         faults.collect()
     }
 }

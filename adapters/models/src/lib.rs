@@ -32,7 +32,7 @@
 //! 3. `providers`: one attempt over HTTP; `mod.rs`, then a protocol such as `openai`.
 //! 4. `formats` and `tokens`: the messages of each provider, and tokenizers.
 //!
-//! The crate of the tools also uses `headers`, `json_schema`, `limiter` and `error_chain`.
+//! `pirn-tools` also uses `headers`, `json_schema`, `limiter` and `error_chain`; `pirn-otel` uses `error_chain`.
 
 use pirn_actors::ports::CallContext;
 use pirn_core::definition::Profile;

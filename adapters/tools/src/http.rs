@@ -104,7 +104,7 @@ fn client() -> Result<Client, String> {
         .map_err(|error| format!("cannot create an HTTP client: {}", with_causes(&error)))
 }
 
-/// The request, and the secrets from the environment that it has: servers that show requests give them back.
+/// Returns the request and its secrets from the environment, which servers may repeat in their answers.
 fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets), String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
     let headers =

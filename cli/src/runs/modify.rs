@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use pirn::check::SourceFile;
 use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
-use pirn::{Engine, Migration, ResumeError};
+use pirn::{CommandOutcome, Engine, Migration, ResumeError};
 use pirn_core::definition::json_from_str;
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ use crate::files;
 use crate::place::StoreArgs;
 use crate::run::json_or_text;
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
-use crate::store_owner::{CommandStatus, Request, send_request};
+use crate::store_owner::{Request, send_request};
 use crate::terminal::{FAILED, Output, answer, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
@@ -79,9 +79,9 @@ fn done(output: Output, said: &str) -> ExitCode {
 /// Sends an input to a run, and prints the run's state after it.
 fn send(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
     let said = match send_request(store, request)? {
-        CommandStatus::UnderWay => format!("{id} was told"),
-        CommandStatus::Ended => format!("{id} has ended"),
-        CommandStatus::Kept => format!(
+        CommandOutcome::UnderWay => format!("{id} was told"),
+        CommandOutcome::Ended => format!("{id} has ended"),
+        CommandOutcome::Kept => format!(
             "{id} receives the input when it is resumed: pirn runs resume {} {}",
             shell_quoted(id),
             store.place()?.arguments()

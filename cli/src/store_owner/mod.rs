@@ -7,14 +7,14 @@ mod socket;
 
 use std::path::Path;
 
-use pirn::Engine;
+use pirn::{CommandOutcome, Engine};
 
 use crate::failure::Failure;
 use crate::place::{Place, StoreArgs};
 use crate::store::close;
 use crate::terminal::say;
 
-pub(crate) use request::{CommandStatus, Request};
+pub(crate) use request::Request;
 
 /// A listener for inputs of other processes; dropping it stops it.
 pub(crate) enum Listening {
@@ -58,7 +58,7 @@ fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
 }
 
 /// Sends an input to a run of a store: directly, or through the process that has the store open.
-pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<CommandStatus, Failure> {
+pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<CommandOutcome, Failure> {
     match store.open_engine() {
         Ok(engine) => {
             let told = request.send(&engine);
@@ -75,11 +75,11 @@ pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<Comman
 }
 
 #[cfg(unix)]
-fn send_to_owner(store: &Path, request: &Request) -> Option<Result<CommandStatus, Failure>> {
+fn send_to_owner(store: &Path, request: &Request) -> Option<Result<CommandOutcome, Failure>> {
     socket::say(store, request)
 }
 
 #[cfg(not(unix))]
-fn send_to_owner(_: &Path, _: &Request) -> Option<Result<CommandStatus, Failure>> {
+fn send_to_owner(_: &Path, _: &Request) -> Option<Result<CommandOutcome, Failure>> {
     None
 }

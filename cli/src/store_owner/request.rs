@@ -36,27 +36,10 @@ pub(crate) enum Request {
     Cancel { run_id: String, reason: String },
 }
 
-/// The state of a run after it has received an input.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum CommandStatus {
-    /// A process executes the run.
-    UnderWay,
-    /// The run has ended.
-    Ended,
-    /// The run has no owner: the input is stored and takes effect when the run is resumed.
-    Kept,
-}
-
 impl Request {
     /// Sends the request to the run, which this engine executes or has in its store. The input is durable when this returns.
-    pub(super) fn send(self, engine: &Engine) -> Result<CommandStatus, Failure> {
-        let outcome = block_on(engine.send_command(self.run_id(), &self.command()));
-        match outcome.map_err(|error| not_resumed(&error))? {
-            CommandOutcome::UnderWay => Ok(CommandStatus::UnderWay),
-            CommandOutcome::Kept => Ok(CommandStatus::Kept),
-            CommandOutcome::Ended => Ok(CommandStatus::Ended),
-        }
+    pub(super) fn send(self, engine: &Engine) -> Result<CommandOutcome, Failure> {
+        block_on(engine.send_command(self.run_id(), &self.command())).map_err(|error| not_resumed(&error))
     }
 
     fn run_id(&self) -> &str {

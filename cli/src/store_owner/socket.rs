@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use pirn::Engine;
+use pirn::{CommandOutcome, Engine};
 use serde::{Deserialize, Serialize};
 
-use super::request::{CommandStatus, Request};
+use super::request::Request;
 use crate::failure::Failure;
 
 /// Maximum length of a request, in bytes.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    Ok(CommandStatus),
+    Ok(CommandOutcome),
     Refused { exit: u8, code: String, message: String },
 }
 
@@ -138,7 +138,7 @@ fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
 }
 
 /// Sends the request to the process that holds this store; `None` if no process listens.
-pub(super) fn say(store: &Path, request: &Request) -> Option<Result<CommandStatus, Failure>> {
+pub(super) fn say(store: &Path, request: &Request) -> Option<Result<CommandOutcome, Failure>> {
     let stream = UnixStream::connect(beside(store)).ok()?;
     Some(match exchange(&stream, request) {
         Ok(Reply::Ok(told)) => Ok(told),

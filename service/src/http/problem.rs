@@ -230,7 +230,7 @@ pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
         ResumeError::Refused(error) => return start_problem(error),
         ResumeError::Answer(error) => return answer_problem(error),
-        _cannot_go_on => ProblemCode::NotResumed,
+        _other => ProblemCode::NotResumed,
     };
     Problem::new(code, error.to_string())
 }

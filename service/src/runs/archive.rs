@@ -61,7 +61,7 @@ pub trait RunArchive: Send + Sync + 'static {
 
 /// An archive without runs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoArchive;
+pub(crate) struct NoArchive;
 
 impl RunArchive for NoArchive {
     fn events<'a>(&'a self, _: &'a str, _: u64, _: usize) -> BoxFuture<'a, io::Result<Vec<Event>>> {

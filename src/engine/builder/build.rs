@@ -56,7 +56,7 @@ impl EngineBuilder {
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(durable) = &durable {
             // Must precede `faults::inject`, which wraps these ports: resources are looked up by name, and no call is made.
-            durable.has(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
+            durable.set_resources(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
             ports.sessions = Arc::new(StoredSessions::new(
                 Arc::clone(&durable.store),
                 Arc::clone(&durable.conversations),

@@ -21,7 +21,7 @@ use super::Durable;
 use super::claim::Claim;
 use super::parts::Conversations;
 use super::results::{are_kept_apart, without_result};
-use super::resume_error::{ResumeError, not_kept};
+use super::resume_error::{ResumeError, run_error};
 use super::sessions::{self, without_conversation};
 use super::stored::StoredRecords;
 
@@ -74,7 +74,7 @@ pub(super) fn beginning(begun: &RunStart, missing: &[String]) -> Result<Content,
 pub(super) fn start_of(begun: &RunStart, definition: Content, start: Content) -> Commit {
     let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
     new.contents = vec![start.hash()];
-    // A run of `start_elsewhere` has no owner until a process claims it.
+    // A run of `RunBuilder::enqueue` has no owner until a process claims it.
     new.is_carried = !begun.uncarried;
     new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
     Commit::start(&*begun.seed.run_id, new)
@@ -370,7 +370,7 @@ impl RunJournal for StoredRun {
                     // The store refused this process, and a resume by the next owner may fail for the same reason.
                     health.stuck();
                 }
-                not_kept(&error)
+                run_error(&error)
             })
             .boxed(),
         )

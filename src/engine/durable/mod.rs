@@ -83,7 +83,7 @@ impl Durable {
     }
 
     /// Sets the tools, models and functions that the engine's runs can call.
-    pub(crate) fn has(&self, resources: Resources) {
+    pub(crate) fn set_resources(&self, resources: Resources) {
         // An engine is built once, so the cell is empty.
         let _: Result<(), Resources> = self.resources.set(resources);
     }

@@ -54,8 +54,7 @@ pub enum ResumeError {
         /// The faults.
         faults: Vec<Fault>,
     },
-    /// The run may call tools or profiles that this engine lacks and that were available when the run started. Its stored state is
-    /// unchanged.
+    /// The run may call tools or profiles that this engine lacks and that were available when the run started.
     Missing {
         /// The run.
         run_id: String,
@@ -182,8 +181,8 @@ impl From<StoreError> for ResumeError {
     }
 }
 
-/// Returns the error of a run whose commit failed.
-pub(crate) fn not_kept(error: &StoreError) -> RunError {
+/// Converts an error of the store to the error of a run.
+pub(crate) fn run_error(error: &StoreError) -> RunError {
     let code = match error {
         StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,
         // The details have the store's own code, so the caller can still tell the errors apart.

@@ -64,7 +64,8 @@ enum Reply {
 }
 
 /// State of a run after it has received an input, which is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum CommandOutcome {
     /// A process owns the run: this one or another.
     UnderWay,

@@ -21,7 +21,7 @@ fn read(text: &str) -> Option<ScheduleState> {
             ..ScheduleState::default()
         })
     };
-    // A state that cannot be read counts as none, so the schedule starts anew instead of never firing.
+    // A state that cannot be read counts as none, so the schedule starts again instead of never firing.
     serde_json::from_str(text).ok().or_else(last)
 }
 

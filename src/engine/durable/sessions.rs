@@ -15,7 +15,7 @@ use pirn_core::session::SessionPlace;
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
 
 use super::parts::{Conversations, parts_of};
-use super::resume_error::not_kept;
+use super::resume_error::run_error;
 
 /// Number of runs read per page.
 const PAGE: usize = 1_000;
@@ -132,7 +132,7 @@ async fn state(
     conversations: &Conversations,
     id: &Arc<str>,
 ) -> Result<Option<SessionState>, RunError> {
-    let Some(session) = store.session(id).await.map_err(|error| not_kept(&error))? else {
+    let Some(session) = store.session(id).await.map_err(|error| run_error(&error))? else {
         return Ok(None);
     };
     let unreadable = |why: String| RunError::new(RunErrorCode::StoreError, format!("session {id}: {why}"));
@@ -159,13 +159,13 @@ impl SessionKeeper for StoredSessions {
             return std::future::ready(Ok(Vec::new())).boxed();
         }
         let store = Arc::clone(&self.store);
-        async move { unfinished(&*store).await.map_err(|error| not_kept(&error)) }.boxed()
+        async move { unfinished(&*store).await.map_err(|error| run_error(&error)) }.boxed()
     }
 
     fn turn(&self, session: &Arc<str>, run: &Arc<str>) -> Option<BoxFuture<'static, Result<(), RunError>>> {
         // `None` lets the engine decide by its own queue, which is complete because the store is not shared.
         let turn = self.store.claims()?.turn(session, run);
-        Some(turn.map(|turn| turn.map_err(|error| not_kept(&error))).boxed())
+        Some(turn.map(|turn| turn.map_err(|error| run_error(&error))).boxed())
     }
 
     fn state(

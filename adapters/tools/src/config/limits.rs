@@ -6,9 +6,8 @@ use serde::Deserialize;
 
 use super::fields::Fields;
 use crate::approval::Approval;
+use crate::options::DEFAULT_TIMEOUT;
 
-/// Default timeout of a call, in milliseconds.
-const DEFAULT_TIMEOUT: Millis = crate::options::DEFAULT_TIMEOUT;
 /// Maximum timeout of a call, in milliseconds: one day.
 const MOST_TIMEOUT: Millis = 86_400_000;
 /// Maximum configurable time to wait for approval, in milliseconds: 30 days.

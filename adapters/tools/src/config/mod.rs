@@ -46,6 +46,11 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
+    /// Returns the JSON pointer of the fault in its file.
+    pub fn file_pointer(&self) -> String {
+        format!("{}{}", self.place, self.pointer)
+    }
+
     pub(super) fn new(entry: impl Into<String>, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             entry: entry.into(),
