@@ -1,0 +1,39 @@
+// Builds dist/{studio.js,studio.css,index.html}. Equal sources give equal bytes: no hashes of time or path, and esbuild's version is
+// fixed by package-lock.json.
+import { build, context } from "esbuild";
+import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+const LIMIT = 60_000;
+const root = dirname(fileURLToPath(import.meta.url));
+const outputs = process.argv.find((a) => a.startsWith("--out="))?.slice(6) ?? join(root, "dist");
+const options = {
+  absWorkingDir: root,
+  entryPoints: { studio: "src/main.tsx" },
+  bundle: true,
+  minify: true,
+  charset: "utf8",
+  legalComments: "none",
+  format: "esm",
+  target: ["chrome111", "firefox113", "safari16.4"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  outdir: outputs,
+  logLevel: "warning",
+  define: { "process.env.NODE_ENV": '"production"' },
+};
+await mkdir(outputs, { recursive: true });
+await copyFile(join(root, "src/index.html"), join(outputs, "index.html"));
+if (process.argv.includes("--watch")) {
+  await (await context(options)).watch();
+} else {
+  await build(options);
+  const sizes = await Promise.all(
+    ["studio.js", "studio.css", "index.html"].map(async (name) => gzipSync(await readFile(join(outputs, name)), { level: 9 }).length),
+  );
+  const total = sizes.reduce((a, b) => a + b, 0);
+  console.log(`studio.js ${sizes[0]}, studio.css ${sizes[1]}, index.html ${sizes[2]}: ${total} of ${LIMIT} bytes as gzip`);
+  if (total > LIMIT) process.exit(1);
+}

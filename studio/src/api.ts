@@ -1,0 +1,253 @@
+// Access to the service's API. The base is `../v1` relative to the page, so that the service can be nested under any path. In an
+// exported page, answers come from the data in the page.
+
+import { signal } from "@preact/signals";
+import type { Info, RunEvent } from "./types";
+
+/** An error of the API: `application/problem+json`, or a failed connection with the code `OFFLINE`. */
+export class Problem extends Error {
+  constructor(
+    readonly code: string,
+    readonly status: number,
+    detail: string,
+    readonly fix?: string,
+    readonly pointer?: string,
+  ) {
+    super(detail);
+  }
+}
+
+const TOKEN = "pirn-token";
+const MAX_WAIT = 15_000;
+
+interface Exported {
+  export: true;
+  responses: { [path: string]: unknown };
+}
+
+function exported(): Exported | undefined {
+  const element = document.getElementById("run-data");
+  return element?.textContent ? (JSON.parse(element.textContent) as Exported) : undefined;
+}
+
+const data = exported();
+/** The page is a file with the data of a run, without a service. */
+export const isExport = data !== undefined;
+/** The run ids in an exported page. */
+export const exportedRuns: string[] = Object.keys(data?.responses ?? {}).flatMap((path) => /^\/runs\/([^/?]+)$/.exec(path)?.[1] ?? []);
+
+/** Whether the service answers; views show stale data while it does not. */
+export const connection = signal<"online" | "lost">("online");
+/** The service has refused a request because it had no valid token. */
+export const tokenWanted = signal(false);
+export const info = signal<Info | undefined>(undefined);
+/** Changes are possible: not an exported page, and the service does not run with `--studio read`. */
+export const canChange = () => !isExport && info.value?.studio !== "read";
+
+const base = new URL("../v1", document.baseURI.replace(/[?#].*$/, "")).href;
+
+export type Params = { [name: string]: string | number | undefined };
+
+export function query(path: string, params: Params = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) if (value !== undefined && value !== "") search.set(name, String(value));
+  const text = search.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** The full address of an API path, for commands that a person copies. */
+export const address = (path: string) => base + path;
+
+function headers(more: Record<string, string> = {}): Record<string, string> {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+}
+
+export function setToken(token: string) {
+  sessionStorage.setItem(TOKEN, token.trim());
+  tokenWanted.value = false;
+  tokenVersion.value++;
+}
+/** Changes with every new token: views repeat their requests. */
+export const tokenVersion = signal(0);
+
+async function problemOf(response: Response): Promise<Problem> {
+  if (response.status === 401 || response.status === 403) tokenWanted.value = response.status === 401;
+  const body = await response.json().catch(() => ({}));
+  const { code = `HTTP_${response.status}`, detail = response.statusText, fix = FIXES[String(body.code)], pointer } = body;
+  return new Problem(String(code), response.status, String(detail), fix, pointer ?? undefined);
+}
+
+const FIXES: { [code: string]: string } = {
+  NO_STORE: "Start the service with --store FILE.",
+  NOT_CARRIED: "Resume the run; then this service owns it.",
+  OVERLOADED: "Wait until active runs have ended, or raise --max-runs.",
+  DRAINING: "Wait until the service has restarted.",
+  UNAUTHORIZED: "Enter a token of the service's --token-file.",
+  OFFLINE: "Start the service. The page connects again by itself.",
+};
+
+async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(base + path, { ...init, headers: headers(init.headers as Record<string, string>) });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    connection.value = "lost";
+    throw new Problem("OFFLINE", 0, "The service does not answer.", FIXES.OFFLINE);
+  }
+  connection.value = "online";
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+/** An answer of an exported page: with the exact parameters, or else without parameters. */
+function fromExport(path: string): unknown {
+  const responses = data!.responses;
+  const found = responses[path] ?? responses[path.replace(/\?.*/, "")];
+  if (found === undefined) throw new Problem("NOT_EXPORTED", 404, "This file does not contain the data.", "Open the run in the Studio of a service.");
+  return found;
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  if (data) return fromExport(path) as T;
+  const response = await send(path, { signal });
+  return (response.headers.get("Content-Type") ?? "").includes("json") ? response.json() : ((await response.text()) as T);
+}
+
+export async function post<T = unknown>(path: string, body: unknown = {}, signal?: AbortSignal): Promise<T> {
+  if (data) throw new Problem("EXPORTED", 409, "An exported page cannot change a run.", "Open the run in the Studio of a service.");
+  const response = await send(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+  return response.json();
+}
+
+/** One server-sent event. */
+export interface Sent {
+  id: string;
+  event: string;
+  data: string;
+}
+
+/** Cuts a stream into server-sent events; the rest of an incomplete one stays for the next call. */
+export class SseParser {
+  private rest = "";
+
+  push(text: string): Sent[] {
+    const all = this.rest + text;
+    const end = all.lastIndexOf("\n\n");
+    if (end < 0) {
+      this.rest = all;
+      return [];
+    }
+    this.rest = all.slice(end + 2);
+    const sent: Sent[] = [];
+    for (const block of all.slice(0, end).split("\n\n")) {
+      const one: Sent = { id: "", event: "", data: "" };
+      for (const line of block.split("\n")) {
+        if (line.startsWith("data: ")) one.data = one.data ? `${one.data}\n${line.slice(6)}` : line.slice(6);
+        else if (line.startsWith("id: ")) one.id = line.slice(4);
+        else if (line.startsWith("event: ")) one.event = line.slice(7);
+      }
+      if (one.data || one.event) sent.push(one);
+    }
+    return sent;
+  }
+}
+
+export interface StreamOptions {
+  /** Receives the events of a piece of the stream; called at most once for each piece that arrives. */
+  onEvents: (events: Sent[]) => void;
+  /** The stream has ended for good: `event: end`, 204, or `signal`. */
+  onEnd?: () => void;
+  onProblem?: (problem: Problem) => void;
+  /** The id after which the stream starts. */
+  after?: string;
+  signal: AbortSignal;
+}
+
+/**
+ * Reads a stream of server-sent events. When the connection breaks (a restart of the service, for example) it connects again, waiting
+ * 0.25 s, then twice as long each time up to 15 s, and continues after the last id, so that no event is lost or sent twice.
+ */
+export async function stream(path: string, options: StreamOptions): Promise<void> {
+  let last = options.after;
+  let wait = 250;
+  for (;;) {
+    let ended = false;
+    try {
+      const response = await send(path, {
+        headers: { Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) },
+        signal: options.signal,
+      });
+      if (response.status === 204 || !response.body) ended = true;
+      else
+        ended = await readAll(response.body, (events) => {
+          wait = 250;
+          for (const one of events) if (one.id) last = one.id;
+          options.onEvents(events);
+        });
+    } catch (error) {
+      if (options.signal.aborted) return;
+      if (error instanceof Problem && error.status >= 400 && error.status < 500) {
+        options.onProblem?.(error);
+        if (!tokenWanted.value) return options.onEnd?.();
+      }
+    }
+    if (options.signal.aborted) return;
+    if (ended) return options.onEnd?.();
+    connection.value = "lost";
+    await pause(wait, options.signal);
+    wait = Math.min(wait * 2, MAX_WAIT);
+  }
+}
+
+/** Returns true if the stream has ended by `event: end`. */
+async function readAll(body: ReadableStream<Uint8Array>, onEvents: (events: Sent[]) => void): Promise<boolean> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  const parser = new SseParser();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return false;
+    const events = parser.push(decoder.decode(value, { stream: true }));
+    if (events.length === 0) continue;
+    onEvents(events);
+    if (events.at(-1)?.event === "end") {
+      void reader.cancel();
+      return true;
+    }
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      removeEventListener("online", done);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    addEventListener("online", done);
+    signal.addEventListener("abort", done);
+  });
+}
+
+/** The events of an exported run: a list, `{events}`, lines of JSON, or the stream as the service sends it. */
+export function exportedEvents(path: string): RunEvent[] {
+  const found = fromExport(path) as RunEvent[] | { events: RunEvent[] } | string;
+  if (Array.isArray(found)) return found;
+  if (typeof found !== "string") return found.events;
+  const lines = found.split("\n").map((line) => (line.startsWith("data: ") ? line.slice(6) : line));
+  return lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as RunEvent).filter((event) => event.type);
+}
+
+export async function loadInfo(): Promise<void> {
+  if (isExport) return;
+  info.value = await get<Info>("/info");
+}

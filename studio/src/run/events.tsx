@@ -1,0 +1,138 @@
+// The event log of a run: filtered by type, thread, node and text, with the raw JSON of the selected event.
+
+import { useMemo } from "preact/hooks";
+import { route, setQuery } from "../router";
+import type { RunEvent } from "../types";
+import { brief, duration, iso } from "../ui/format";
+import { JsonTree } from "../ui/json";
+import { List } from "../ui/list";
+import type { OpenRun } from "./open";
+
+const COMMON = new Set(["type", "sequence", "timestamp", "runId", "workflowId", "threadId", "nodeId", "nodeType"]);
+
+function summary(event: RunEvent): string {
+  const rest: { [field: string]: unknown } = {};
+  for (const [name, value] of Object.entries(event)) if (!COMMON.has(name) && value !== null) rest[name] = value;
+  const text = brief(rest as never, 300);
+  return text === "{}" ? "" : text.slice(1, text.endsWith("}") ? -1 : undefined).replaceAll('"', "");
+}
+
+export const toneOf = (type: string): string =>
+  /FAILED|TIMED_OUT|OVERRUN|DROPPED/.test(type)
+    ? "t-bad"
+    : /CANCELLED|WITHDRAWN/.test(type)
+      ? "t-off"
+      : /LIMIT|WARNING|IN_DOUBT|INTERACTION|PAUSED/.test(type)
+        ? "t-wait"
+        : /STARTED|PREPARED/.test(type)
+          ? "t-run"
+          : "t-ok";
+
+function matches(event: RunEvent, type: string, thread: string, node: string, text: string): boolean {
+  if (type && event.type !== type) return false;
+  if (thread && event.threadId !== thread) return false;
+  if (node && event.nodeId !== node) return false;
+  return !text || JSON.stringify(event).toLowerCase().includes(text);
+}
+
+export function Events({ run }: { run: OpenRun }) {
+  const version = run.version.value;
+  const { model, cursor } = run;
+  const query = route.value.query;
+  const type = query.get("type") ?? "";
+  const thread = query.get("inThread") ?? "";
+  const node = query.get("inNode") ?? "";
+  const text = (query.get("text") ?? "").toLowerCase();
+  const filtered = useMemo(() => {
+    const all = model.events;
+    return type || thread || node || text ? all.filter((event) => matches(event, type, thread, node, text)) : all;
+  }, [version, type, thread, node, text]);
+  const known = useMemo(() => {
+    const types = new Set<string>();
+    const nodes = new Set<string>();
+    for (const event of model.events) {
+      types.add(event.type);
+      if (event.nodeId) nodes.add(event.nodeId);
+    }
+    return { types: [...types].sort(), nodes: [...nodes].sort() };
+  }, [version]);
+  const at = cursor.sequence.value;
+  const selected = at === undefined ? -1 : filtered.findLastIndex((event) => event.sequence <= at);
+  const event = filtered[selected];
+  const label = (id: string) => (id.startsWith(`${run.id}.`) ? id.slice(run.id.length) : id);
+  return (
+    <div class="events">
+      <div class="filters">
+        <label>
+          Type
+          <select value={type} onChange={(e) => setQuery({ type: e.currentTarget.value })}>
+            <option value="">all types</option>
+            {known.types.map((name) => <option value={name}>{name}</option>)}
+          </select>
+        </label>
+        <label>
+          Thread
+          <select value={thread} onChange={(e) => setQuery({ inThread: e.currentTarget.value })}>
+            <option value="">all threads</option>
+            {model.threadList.slice(0, 2000).map((one) => (
+              <option value={one.id}>
+                {label(one.id)} {one.path ?? one.workflow}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Node
+          <select value={node} onChange={(e) => setQuery({ inNode: e.currentTarget.value })}>
+            <option value="">all nodes</option>
+            {known.nodes.map((name) => <option value={name}>{name}</option>)}
+          </select>
+        </label>
+        <label>
+          Text
+          <input type="search" value={query.get("text") ?? ""} onInput={(e) => setQuery({ text: e.currentTarget.value })} />
+        </label>
+        <span class="dim" role="status">
+          {filtered.length === model.events.length ? `${filtered.length} events` : `${filtered.length} of ${model.events.length} events`}
+          {model.missed > 0 && `; ${model.missed} dropped by the service`}
+        </span>
+      </div>
+      <div class="events-body">
+        <List
+          label="Events"
+          class="mono"
+          count={filtered.length}
+          rowHeight={24}
+          selected={selected}
+          follow
+          onSelect={(index) => {
+            const one = filtered[index]!;
+            cursor.move({ sequence: one.sequence, node: one.nodeId ?? undefined, thread: one.threadId });
+          }}
+          rowClass={(index) => (at !== undefined && filtered[index]!.sequence > at ? "later" : "")}
+          row={(index) => {
+            const one = filtered[index]!;
+            return (
+              <>
+                <span class="col seq">{one.sequence}</span>
+                <span class="col when" title={iso(one.timestamp)}>+{duration(one.timestamp - model.startAt)}</span>
+                <span class="col where">{label(one.threadId)}</span>
+                <span class={`col kind ${toneOf(one.type)}`}>{one.type}</span>
+                <span class="col node">{one.nodeId ?? ""}</span>
+                <span class="col rest">{summary(one)}</span>
+              </>
+            );
+          }}
+        />
+        {event && (
+          <section class="raw" aria-label="Selected event" tabIndex={0}>
+            <h3>
+              {event.type} <span class="dim">{event.sequence}</span>
+            </h3>
+            <JsonTree key={event.sequence} value={event} />
+          </section>
+        )}
+      </div>
+    </div>
+  );
+}

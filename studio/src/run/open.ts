@@ -1,0 +1,204 @@
+// The run that the page shows: its model, which follows the event stream, and what the API adds to it. Panes receive it as `run`.
+
+import { batch, computed, type Signal, signal } from "@preact/signals";
+import { exportedEvents, get, isExport, Problem, query, stream, type Sent } from "../api";
+import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../types";
+import { toProblem } from "../ui/resource";
+import { Cursor } from "./cursor";
+import { RunModel } from "./model";
+
+/** The steps of a run, and for each the sequence of its last event. */
+export interface Steps {
+  list: Step[];
+  ends: number[];
+}
+
+const PAGE = 1000;
+
+export class OpenRun {
+  readonly model = new RunModel();
+  /** Changes when the model has changed, at most once for each frame. Read it in whatever draws the model. */
+  readonly version = signal(0);
+  readonly lastSequence = signal(0);
+  /** The stream has ended: the run raises no more events. */
+  readonly ended = signal(false);
+  /** All events that existed when the run was opened are in the model. */
+  readonly loaded = signal(false);
+  readonly problem = signal<Problem | undefined>(undefined);
+
+  readonly report = signal<Report | undefined>(undefined);
+  readonly steps = signal<Steps | undefined>(undefined);
+  readonly threads = signal<ThreadItem[] | undefined>(undefined);
+  readonly requests = signal<RequestItem[] | undefined>(undefined);
+  readonly drawings = signal<{ [workflow: string]: Drawing } | undefined>(undefined);
+  readonly definitions = signal<Definition[] | undefined>(undefined);
+  readonly explanation = signal<string | undefined>(undefined);
+
+  readonly cursor = new Cursor(this);
+  /** Status of the run: from the end of the stream or the report, otherwise RUNNING or what it waits for. */
+  readonly status = computed(() => {
+    void this.version.value;
+    const main = this.model.threadList[0];
+    const reported = this.report.value?.status;
+    if (this.endStatus.value) return this.endStatus.value;
+    if (main?.status && this.ended.value) return main.status;
+    return reported && reported !== "COMPLETED" ? reported : (reported ?? "RUNNING");
+  });
+
+  private readonly endStatus = signal<string | undefined>(undefined);
+  private readonly controller = new AbortController();
+  private frame = 0;
+  private refreshTimer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(readonly id: string) {
+    if (isExport) this.openExport();
+    else {
+      void this.follow();
+      this.refresh();
+    }
+  }
+
+  close() {
+    this.controller.abort();
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.refreshTimer);
+  }
+
+  path(rest = ""): string {
+    return `/runs/${encodeURIComponent(this.id)}${rest}`;
+  }
+
+  /** Loads again what the events do not contain: after an action, and by itself while the run continues. */
+  refresh() {
+    clearTimeout(this.refreshTimer);
+    this.refreshTimer = undefined;
+    void this.load("", this.report);
+    void this.loadSteps();
+    void this.load<{ threads: ThreadItem[] }, ThreadItem[]>("/threads", this.threads, (answer) => answer.threads).then(() => {
+      if (this.threads.value) this.model.setParents(this.threads.value);
+      this.changed();
+    });
+    void this.load<{ requests: RequestItem[] }, RequestItem[]>("/requests", this.requests, (answer) => answer.requests);
+    void this.load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
+    if (!this.definitions.value)
+      void this.load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows);
+    void this.load("/explain", this.explanation);
+  }
+
+  private async load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
+    try {
+      const answer = await get<A>(this.path(rest), this.controller.signal);
+      into.value = take(answer);
+    } catch (error) {
+      if (this.controller.signal.aborted) return;
+      // Only the report is necessary; the page shows less without the rest.
+      if (rest === "") this.problem.value = toProblem(error);
+    }
+  }
+
+  private async loadSteps() {
+    const list: Step[] = [];
+    try {
+      let after: number | string | undefined;
+      do {
+        const page = await get<{ steps: Step[]; next?: number | string | null }>(query(this.path("/steps"), { after, limit: PAGE }), this.controller.signal);
+        list.push(...page.steps);
+        after = page.next ?? undefined;
+      } while (after !== undefined && !isExport);
+      this.stepList = list;
+      this.alignSteps();
+    } catch {
+      this.steps.value = undefined;
+    }
+  }
+
+  private stepList: Step[] | undefined;
+
+  private alignSteps() {
+    if (this.stepList && this.loaded.value) this.steps.value = { list: this.stepList, ends: stepEnds(this.stepList, this.model.events) };
+  }
+
+  private openExport() {
+    try {
+      for (const event of exportedEvents(this.path("/events"))) this.model.apply(event);
+    } catch (error) {
+      this.problem.value = toProblem(error);
+    }
+    batch(() => {
+      this.ended.value = true;
+      this.loaded.value = true;
+      this.lastSequence.value = this.model.lastSequence;
+      this.version.value++;
+    });
+    this.refresh();
+  }
+
+  private async follow() {
+    await stream(this.path("/events"), {
+      signal: this.controller.signal,
+      onEvents: (events) => this.receive(events),
+      onProblem: (problem) => (this.problem.value = problem),
+      onEnd: () => {
+        this.ended.value = true;
+        this.loaded.value = true;
+        this.changed();
+        this.refresh();
+      },
+    });
+  }
+
+  private receive(events: Sent[]) {
+    for (const sent of events) {
+      if (sent.event === "end") {
+        this.endStatus.value = (JSON.parse(sent.data) as { status: string }).status;
+      } else if (sent.event === "missed") {
+        this.model.missed += (JSON.parse(sent.data) as { count?: number }).count ?? 0;
+      } else if (sent.data) {
+        this.model.apply(JSON.parse(sent.data) as RunEvent);
+      }
+    }
+    this.problem.value = undefined;
+    this.changed();
+  }
+
+  private changed() {
+    if (this.frame) return;
+    const publish = () => {
+      this.frame = 0;
+      if (this.controller.signal.aborted) return;
+      batch(() => {
+        this.loaded.value = true;
+        this.lastSequence.value = this.model.lastSequence;
+        this.version.value++;
+        this.alignSteps();
+      });
+      this.refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), 1500);
+    };
+    // A hidden page draws no frames, but its title and its tests need the state.
+    this.frame = document.hidden ? (setTimeout(publish, 100) as unknown as number) : requestAnimationFrame(publish);
+  }
+}
+
+/**
+ * The sequence of the last event of each step. Where the service does not name it: an event has the time of its step, and steps of
+ * the same time are told apart by their threads.
+ */
+export function stepEnds(steps: Step[], events: RunEvent[]): number[] {
+  const ends: number[] = [];
+  let at = 0;
+  for (let i = 0; i < steps.length; i++) {
+    const step = steps[i]!;
+    const next = steps[i + 1];
+    if (step.sequence !== undefined) {
+      ends.push(step.sequence);
+      continue;
+    }
+    while (at < events.length) {
+      const event = events[at]!;
+      if (next && event.timestamp >= next.at && (event.timestamp > step.at || event.threadId === next.threadId) && next.at >= step.at) break;
+      at++;
+    }
+    ends.push(events[at - 1]?.sequence ?? 0);
+  }
+  return ends;
+}

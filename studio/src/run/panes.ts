@@ -1,0 +1,13 @@
+// The panes of a run, in the order of their tabs.
+
+import type { ComponentType } from "preact";
+import { Events } from "./events";
+import type { OpenRun } from "./open";
+
+export interface Pane {
+  name: string;
+  label: string;
+  component: ComponentType<{ run: OpenRun }>;
+}
+
+export const panes: Pane[] = [{ name: "events", label: "Events", component: Events }];
