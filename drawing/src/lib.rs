@@ -1,0 +1,40 @@
+//! Pictures of workflows. The layout is computed here for the service, its page, `pirn graph` and HTML files.
+//!
+//! The same workflow always has the same picture. There is one for every workflow, including invalid ones.
+//!
+//! # Modules
+//!
+//! ```text
+//! svg  layout  workflow
+//!        ↓
+//!      boxes
+//!        ↓
+//!  font  sketch
+//!        ↓
+//!     drawing
+//! ```
+//!
+//! # Reading order
+//!
+//! 1. `drawing`: the result.
+//! 2. `workflow` and `sketch`: the input, from workflow definitions.
+//! 3. `layout`: positions.
+//! 4. `svg`.
+
+mod boxes;
+mod drawing;
+mod font;
+mod layout;
+mod sketch;
+mod svg;
+mod workflow;
+
+use pirn_core::definition::{TriggerDefinition, WorkflowDefinition};
+
+pub use drawing::{Drawing, Edge, EdgeKind, FONT_SIZE, Group, Label, Lane, Line, Node};
+pub use svg::svg;
+
+/// Draws workflows and outer triggers. The picture of a single workflow has its plain node ids; several workflows are framed.
+pub fn draw(workflows: &[&WorkflowDefinition], triggers: &[&TriggerDefinition]) -> Drawing {
+    layout::lay_out(&workflow::sketch(workflows, triggers))
+}
