@@ -201,6 +201,16 @@ export interface Definition {
   [more: string]: unknown;
 }
 
+/** A line of text at a baseline. */
+export interface DrawnLine {
+  text: string;
+  x: number;
+  y: number;
+  width?: number;
+  bold?: boolean;
+}
+
+/** A node, `trigger:ID`, or `workflow:ID` that a trigger starts. */
 export interface DrawingNode {
   id: string;
   type: string;
@@ -208,8 +218,10 @@ export interface DrawingNode {
   y: number;
   width: number;
   height: number;
-  lines: { text: string; x: number; y: number; bold?: boolean }[];
-  lane?: string | number | null;
+  lines: DrawnLine[];
+  title?: string;
+  /** Index of the innermost lane. */
+  lane?: number | null;
 }
 
 export interface DrawingEdge {
@@ -217,7 +229,7 @@ export interface DrawingEdge {
   to: string;
   kind: "flow" | "condition" | "loop" | "error" | "trigger";
   points: [number, number][];
-  label?: { text: string; x: number; y: number; width: number; height: number } | null;
+  label?: { text: string; x: number; y: number; width: number; height: number; lines?: DrawnLine[] } | null;
 }
 
 /** Layout of a workflow; pixels, origin at the top left. */
@@ -227,7 +239,7 @@ export interface Drawing {
   fontSize: number;
   nodes: DrawingNode[];
   edges: DrawingEdge[];
-  lanes: { fork: string; pathId: string; x: number; y: number; width: number; height: number; label: string }[];
+  lanes: { fork: string; pathId: string; x: number; y: number; width: number; height: number; label: string; lines?: DrawnLine[] }[];
 }
 
 export interface Interaction {

@@ -1,7 +1,7 @@
 // The shared cursor of a run: a position in its events, and the selected node and thread. Every pane shows the run at the cursor and
 // moves it.
 
-import { computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import type { OpenRun } from "./open";
 
 export class Cursor {
@@ -9,6 +9,8 @@ export class Cursor {
   readonly sequence = signal<number | undefined>(undefined);
   readonly node = signal<string | undefined>(undefined);
   readonly thread = signal<string | undefined>(undefined);
+  /** Workflow of the selected node if no thread is selected. */
+  readonly workflow = signal<string | undefined>(undefined);
 
   constructor(private readonly run: OpenRun) {}
 
@@ -22,14 +24,23 @@ export class Cursor {
 
   /** Moves to an event and selects what it concerns, if given. */
   move(to: { sequence?: number; node?: string; thread?: string }) {
-    this.sequence.value = to.sequence;
+    if ("sequence" in to) this.sequence.value = to.sequence;
     if ("node" in to) this.node.value = to.node;
     if ("thread" in to) this.thread.value = to.thread;
   }
 
-  select(node: string | undefined, thread?: string) {
-    this.node.value = node;
-    this.thread.value = thread;
+  select(node: string | undefined, thread?: string, workflow?: string) {
+    batch(() => {
+      this.node.value = node;
+      this.thread.value = thread;
+      this.workflow.value = workflow ?? (thread === undefined ? undefined : this.run.model.threads.get(thread)?.workflow);
+    });
+  }
+
+  /** The workflow of the selected node: that of the selected thread, or the run's. */
+  workflowShown(): string {
+    const { model } = this.run;
+    return model.threads.get(this.thread.value ?? "")?.workflow ?? this.workflow.value ?? model.workflow;
   }
 
   /** Moves to the end of a step. */

@@ -74,10 +74,7 @@ export class OpenRun {
     this.refreshTimer = undefined;
     void this.load("", this.report);
     void this.loadSteps();
-    void this.load<{ threads: ThreadItem[] }, ThreadItem[]>("/threads", this.threads, (answer) => answer.threads).then(() => {
-      if (this.threads.value) this.model.setParents(this.threads.value);
-      this.changed();
-    });
+    void this.loadThreads();
     void this.load<{ requests: RequestItem[] }, RequestItem[]>("/requests", this.requests, (answer) => answer.requests);
     void this.load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
     if (!this.definitions.value)
@@ -97,19 +94,33 @@ export class OpenRun {
   }
 
   private async loadSteps() {
-    const list: Step[] = [];
     try {
-      let after: number | string | undefined;
-      do {
-        const page = await get<{ steps: Step[]; next?: number | string | null }>(query(this.path("/steps"), { after, limit: PAGE }), this.controller.signal);
-        list.push(...page.steps);
-        after = page.next ?? undefined;
-      } while (after !== undefined && !isExport);
-      this.stepList = list;
+      this.stepList = await this.pages<Step>("/steps", (page) => page.steps as Step[]);
       this.alignSteps();
     } catch {
-      this.steps.value = undefined;
+      // Without a store, a run has no steps; the cursor moves by events.
     }
+  }
+
+  private async loadThreads() {
+    try {
+      this.threads.value = await this.pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
+      this.model.setParents(this.threads.value);
+      this.changed();
+    } catch {
+      // The parents that the events name are shown.
+    }
+  }
+
+  private async pages<T>(rest: string, items: (page: { [name: string]: unknown }) => T[]): Promise<T[]> {
+    const all: T[] = [];
+    for (let after: number | undefined, isLast = false; !isLast; ) {
+      const page = await get<{ next?: number | null; [name: string]: unknown }>(query(this.path(rest), { after, limit: PAGE }), this.controller.signal);
+      for (const item of items(page)) all.push(item);
+      after = page.next ?? undefined;
+      isLast = after === undefined || isExport;
+    }
+    return all;
   }
 
   private stepList: Step[] | undefined;

@@ -2,6 +2,7 @@
 
 import type { ComponentType } from "preact";
 import { Events } from "./events";
+import { Graph } from "./graph";
 import type { OpenRun } from "./open";
 
 export interface Pane {
@@ -10,4 +11,7 @@ export interface Pane {
   component: ComponentType<{ run: OpenRun }>;
 }
 
-export const panes: Pane[] = [{ name: "events", label: "Events", component: Events }];
+export const panes: Pane[] = [
+  { name: "graph", label: "Graph", component: Graph },
+  { name: "events", label: "Events", component: Events },
+];

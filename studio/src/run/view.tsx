@@ -2,13 +2,14 @@
 
 import { effect, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { go, href, route, setQuery } from "../router";
+import { go, route, setQuery } from "../router";
 import { ProblemBox } from "../ui/resource";
 import { useKeys } from "../ui/keys";
 import { OpenRun } from "./open";
 import { panes } from "./panes";
 import { Scrubber } from "./scrubber";
 import { Strip } from "./strip";
+import { paneHref } from "./view-href";
 
 /** The run that the page shows, for actions outside of the panes. */
 export const openRun = signal<OpenRun | undefined>(undefined);
@@ -95,12 +96,4 @@ export function Run() {
       </section>
     </div>
   );
-}
-
-/** The address of a pane at the present cursor. */
-export function paneHref(id: string, pane: string): string {
-  const query = new URLSearchParams(route.value.query);
-  const kept: { [name: string]: string } = {};
-  for (const name of ["step", "event", "node", "thread"]) if (query.get(name)) kept[name] = query.get(name)!;
-  return href(["runs", id, pane], kept);
 }
