@@ -22,12 +22,13 @@ interface Where {
   thread?: string;
 }
 
-export function digest(model: RunModel, report: Report | undefined, requests: RequestItem[] | undefined): Digest {
+/** `now` is the time up to which running items count. */
+export function digest(model: RunModel, report: Report | undefined, requests: RequestItem[] | undefined, now: number): Digest {
   return {
     cause: cause(model, report),
     tokens: report?.tokens?.spent?.total ?? spent(model),
     cost: report?.cost ? money(report.cost as never) : undefined,
-    slowest: slowest(model),
+    slowest: slowest(model, now),
     dearest: dearest(model, requests),
     retries: model.visits.filter((visit) => visit.attempt > 1),
     questions: model.questions.filter((question) => question.end === undefined),
@@ -94,13 +95,13 @@ function waiting(model: RunModel): string {
 }
 
 /** The thread other than the main thread that took longest, otherwise the slowest node. */
-function slowest(model: RunModel): Digest["slowest"] {
+function slowest(model: RunModel, now: number): Digest["slowest"] {
   let best: Thread | undefined;
-  const length = (thread: Thread) => (thread.endAt ?? model.lastAt) - thread.startAt;
+  const length = (thread: Thread) => (thread.endAt ?? now) - thread.startAt;
   for (const thread of model.threadList) if (thread.kind === "branch" && (!best || length(thread) > length(best))) best = thread;
   if (best) return { label: best.path ?? best.workflow, ms: length(best), sequence: best.start, node: best.visits[0]?.node, thread: best.id };
   let node: Visit | undefined;
-  const took = (visit: Visit) => (visit.endAt ?? model.lastAt) - visit.startAt;
+  const took = (visit: Visit) => (visit.endAt ?? now) - visit.startAt;
   for (const visit of model.visits) if (!node || took(visit) > took(node)) node = visit;
   return node && { label: node.node, ms: took(node), sequence: node.start, node: node.node, thread: node.thread };
 }

@@ -10,11 +10,13 @@ import type { OpenRun } from "./open";
 
 const COMMON = new Set(["type", "sequence", "timestamp", "runId", "workflowId", "threadId", "nodeId", "nodeType"]);
 
+/** More threads than this are no list to choose from. */
+const MANY = 200;
+
 function summary(event: RunEvent): string {
-  const rest: { [field: string]: unknown } = {};
-  for (const [name, value] of Object.entries(event)) if (!COMMON.has(name) && value !== null) rest[name] = value;
-  const text = brief(rest as never, 300);
-  return text === "{}" ? "" : text.slice(1, text.endsWith("}") ? -1 : undefined).replaceAll('"', "");
+  const parts: string[] = [];
+  for (const [name, value] of Object.entries(event)) if (!COMMON.has(name) && value !== null) parts.push(`${name} ${brief(value, 120)}`);
+  return parts.join(", ");
 }
 
 export const toneOf = (type: string): string =>
@@ -30,7 +32,7 @@ export const toneOf = (type: string): string =>
 
 function matches(event: RunEvent, type: string, thread: string, node: string, text: string): boolean {
   if (type && event.type !== type) return false;
-  if (thread && event.threadId !== thread) return false;
+  if (thread && event.threadId !== thread && !event.threadId.endsWith(`.${thread}`)) return false;
   if (node && event.nodeId !== node) return false;
   return !text || JSON.stringify(event).toLowerCase().includes(text);
 }
@@ -72,14 +74,18 @@ export function Events({ run }: { run: OpenRun }) {
         </label>
         <label>
           Thread
-          <select value={thread} onChange={(e) => setQuery({ inThread: e.currentTarget.value })}>
-            <option value="">all threads</option>
-            {model.threadList.slice(0, 2000).map((one) => (
-              <option value={one.id}>
-                {label(one.id)} {one.path ?? one.workflow}
-              </option>
-            ))}
-          </select>
+          {model.threadList.length > MANY ? (
+            <input placeholder="id" value={thread} onChange={(e) => setQuery({ inThread: e.currentTarget.value })} />
+          ) : (
+            <select value={thread} onChange={(e) => setQuery({ inThread: e.currentTarget.value })}>
+              <option value="">all threads</option>
+              {model.threadList.map((one) => (
+                <option value={one.id}>
+                  {label(one.id)} {one.path ?? one.workflow}
+                </option>
+              ))}
+            </select>
+          )}
         </label>
         <label>
           Node

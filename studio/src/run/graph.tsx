@@ -168,10 +168,13 @@ function Canvas({ run, layout, taken }: { run: OpenRun; layout: Layout; taken: M
           ))}
         </defs>
         <g transform={`translate(${shown.x} ${shown.y}) scale(${shown.k})`}>
+          {layout.sheets.map((sheet) => (
+            <rect key={sheet.workflow} class="sheet" x={sheet.x - 10} y={sheet.y} width={sheet.drawing.width + 20} height={sheet.drawing.height + TITLE + 8} rx={8} />
+          ))}
+          {layout.links.map((link) => (link.start <= sequence ? <Connection key={`${link.from.workflow}/${link.node.id}/${link.to.workflow}`} link={link} sequence={sequence} /> : null))}
           {layout.sheets.map((sheet, i) => (
             <SheetDrawing key={sheet.workflow} run={run} sheet={sheet} sequence={sequence} taken={taken} isFirst={i === 0} focusFirst={!focusable && i === 0} visible={visible} selected={sheet.workflow === workflow ? selected : undefined} />
           ))}
-          {layout.links.map((link) => (link.start <= sequence ? <Connection key={`${link.from.workflow}/${link.node.id}/${link.to.workflow}`} link={link} sequence={sequence} /> : null))}
         </g>
       </svg>
       <div class="zoom">
@@ -226,7 +229,6 @@ function SheetDrawing({ run, sheet, sequence, taken, isFirst, focusFirst, visibl
     !visible || (sheet.x + x + width > visible.left && sheet.x + x < visible.right && sheet.y + TITLE + y + height > visible.top && sheet.y + TITLE + y < visible.bottom);
   return (
     <g transform={`translate(${sheet.x} ${sheet.y})`}>
-      <rect class="sheet" x={-10} y={0} width={drawing.width + 20} height={drawing.height + TITLE + 8} rx={8} />
       <text class="sheet-title" x={4} y={22}>
         {title}
         {(total > 1 || !isFirst) && <tspan class="sheet-count" dx={10}>{total > 1 ? `${total} runs: ${countText(counts)}` : countText(counts)}</tspan>}

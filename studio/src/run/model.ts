@@ -2,7 +2,7 @@
 // sequence of the event that started it and of the one that ended it, so the run at any earlier position is a comparison of
 // numbers and needs no second fold.
 
-import type { Json, JsonObject, Message, RunError, RunEvent, ThreadItem, ThreadKind, Usage } from "../types";
+import type { Json, JsonObject, Message, RequestItem, RunError, RunEvent, ThreadItem, ThreadKind, Usage } from "../types";
 
 /** An item with a start and perhaps an end, as sequences and times. */
 export interface Span {
@@ -315,6 +315,23 @@ export class RunModel {
       thread.startedBy = item.nodeId ?? item.triggerId ?? thread.startedBy;
     }
     for (const thread of this.threadList) thread.depth = this.depthOf(thread);
+  }
+
+  /** Adds the time of the first token, which the events of a stored run lack. */
+  setRequests(items: RequestItem[]): void {
+    const byThread = new Map<string, Call[]>();
+    for (const call of this.calls) {
+      if (call.kind !== "model" || call.held) continue;
+      const list = byThread.get(call.thread);
+      if (list) list.push(call);
+      else byThread.set(call.thread, [call]);
+    }
+    for (const item of items) {
+      const calls = byThread.get(item.threadId);
+      const call = calls?.[countUpTo(calls, item.at, (one) => one.startAt) - 1];
+      if (!call || item.firstTokenMs === null || item.firstTokenMs === undefined) continue;
+      call.firstTokenAt ??= item.at + item.firstTokenMs;
+    }
   }
 
   private depthOf(thread: Thread): number {

@@ -3,7 +3,7 @@
 import type { Definition, JsonObject } from "../types";
 import { duration } from "../ui/format";
 import { joinShort } from "./digest";
-import { type Fork, isOpenAt, type Join, type RunModel, statusAt, type Thread, type Visit } from "./model";
+import { countUpTo, type Fork, isOpenAt, type Join, type RunModel, statusAt, type Thread, type Visit } from "./model";
 
 export interface NodeState {
   /** PENDING if no thread has reached it. */
@@ -36,6 +36,13 @@ export function visitStatus(model: RunModel, visit: Visit, sequence: number): st
   if (visit.type === "WAIT" || visit.type === "USER_INTERACTION") return "WAITING";
   if (model.questions.some((question) => question.thread === visit.thread && isOpenAt(question, sequence))) return "WAITING";
   return "RUNNING";
+}
+
+/** Status of a thread at a sequence: one that runs has the status of its node if that waits. */
+export function threadStatus(model: RunModel, thread: Thread, sequence: number): string {
+  const status = statusAt(thread, sequence);
+  const visit = status === "RUNNING" ? thread.visits[countUpTo(thread.visits, sequence, (one) => one.start) - 1] : undefined;
+  return visit && isOpenAt(visit, sequence) ? visitStatus(model, visit, sequence) : status;
 }
 
 export function nodeState(model: RunModel, workflow: string, node: string, sequence: number, root?: string): NodeState {

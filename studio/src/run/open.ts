@@ -14,6 +14,9 @@ export interface Steps {
 }
 
 const PAGE = 1000;
+/** Milliseconds between two drawings of a long run, and after a change until the API is asked again. */
+const MAX_DELAY = 400;
+const REFRESH = 2000;
 
 export class OpenRun {
   readonly model = new RunModel();
@@ -42,11 +45,13 @@ export class OpenRun {
     const reported = this.report.value?.status;
     if (this.endStatus.value) return this.endStatus.value;
     if (main?.status && this.ended.value) return main.status;
-    return reported && reported !== "COMPLETED" ? reported : (reported ?? "RUNNING");
+    if ((reported ?? "RUNNING") === "RUNNING" && this.model.questions.some((question) => question.end === undefined) && onlyWaits(this.model)) return "WAITING";
+    return reported ?? "RUNNING";
   });
 
   private readonly endStatus = signal<string | undefined>(undefined);
   private readonly controller = new AbortController();
+  private publishing: ReturnType<typeof setTimeout> | undefined;
   private frame = 0;
   private refreshTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -60,6 +65,7 @@ export class OpenRun {
 
   close() {
     this.controller.abort();
+    clearTimeout(this.publishing);
     cancelAnimationFrame(this.frame);
     clearTimeout(this.refreshTimer);
   }
@@ -75,7 +81,7 @@ export class OpenRun {
     void this.load("", this.report);
     void this.loadSteps();
     void this.loadThreads();
-    void this.load<{ requests: RequestItem[] }, RequestItem[]>("/requests", this.requests, (answer) => answer.requests);
+    void this.loadRequests();
     void this.load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
     if (!this.definitions.value)
       void this.load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows);
@@ -109,6 +115,16 @@ export class OpenRun {
       this.changed();
     } catch {
       // The parents that the events name are shown.
+    }
+  }
+
+  private async loadRequests() {
+    try {
+      this.requests.value = await this.pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
+      this.model.setRequests(this.requests.value);
+      this.changed();
+    } catch {
+      // The strip and the timeline show what the events contain.
     }
   }
 
@@ -150,9 +166,9 @@ export class OpenRun {
       onEvents: (events) => this.receive(events),
       onProblem: (problem) => (this.problem.value = problem),
       onEnd: () => {
+        clearTimeout(this.publishing);
         this.ended.value = true;
-        this.loaded.value = true;
-        this.changed();
+        this.publish();
         this.refresh();
       },
     });
@@ -172,23 +188,35 @@ export class OpenRun {
     this.changed();
   }
 
+  /** Publishes the model: at the next frame, or later for a long run, whose panes take longer to draw. */
   private changed() {
-    if (this.frame) return;
-    const publish = () => {
-      this.frame = 0;
-      if (this.controller.signal.aborted) return;
-      batch(() => {
-        this.loaded.value = true;
-        this.lastSequence.value = this.model.lastSequence;
-        this.version.value++;
-        this.alignSteps();
-      });
-      this.refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), 1500);
-    };
+    if (this.publishing !== undefined) return;
+    const wait = this.ended.value ? 0 : Math.min(MAX_DELAY, this.model.events.length / 100);
     // A hidden page draws no frames, but its title and its tests need the state.
-    this.frame = document.hidden ? (setTimeout(publish, 100) as unknown as number) : requestAnimationFrame(publish);
+    this.publishing = setTimeout(() => (document.hidden ? this.publish() : (this.frame = requestAnimationFrame(() => this.publish()))), wait);
+  }
+
+  private publish() {
+    this.publishing = undefined;
+    if (this.controller.signal.aborted) return;
+    batch(() => {
+      this.loaded.value = true;
+      this.lastSequence.value = this.model.lastSequence;
+      this.version.value++;
+      this.alignSteps();
+    });
+    this.refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), REFRESH);
   }
 }
+
+/** No thread does anything but wait for people, branches and called workflows. */
+function onlyWaits(model: RunModel): boolean {
+  return model.threadList.every((thread) => {
+    const visit = thread.end === undefined ? thread.visits.at(-1) : undefined;
+    return !visit || visit.end !== undefined || WAITS.has(visit.type) || model.questions.some((question) => question.thread === thread.id && question.end === undefined);
+  });
+}
+const WAITS = new Set(["JOIN", "SUBGRAPH", "MAP", "WAIT", "USER_INTERACTION"]);
 
 /**
  * The sequence of the last event of each step. Where the service does not name it: an event has the time of its step, and steps of

@@ -4,6 +4,7 @@ import type { ComponentType } from "preact";
 import { Events } from "./events";
 import { Graph } from "./graph";
 import type { OpenRun } from "./open";
+import { Timeline } from "./timeline";
 
 export interface Pane {
   name: string;
@@ -13,5 +14,6 @@ export interface Pane {
 
 export const panes: Pane[] = [
   { name: "graph", label: "Graph", component: Graph },
+  { name: "timeline", label: "Timeline", component: Timeline },
   { name: "events", label: "Events", component: Events },
 ];

@@ -13,8 +13,8 @@ export function Strip({ run }: { run: OpenRun }) {
   const report = run.report.value;
   const status = run.status.value;
   const now = useNow(!run.ended.value);
-  const facts = digest(model, report, run.requests.value);
   const end = run.ended.value ? model.lastAt : Math.max(now, model.lastAt);
+  const facts = digest(model, report, run.requests.value, end);
   const forkedFrom = report?.forkedFrom;
   return (
     <header class="strip">

@@ -45,7 +45,7 @@ export const ago = (at: number, now: number): string => (now - at < 1000 ? "now"
 /** A value as one line of at most `limit` characters. */
 export function brief(value: Json | undefined, limit = 160): string {
   if (value === undefined) return "";
-  const text = (typeof value === "string" ? value : JSON.stringify(value)).slice(0, limit * 4).replace(/\s+/g, " ");
+  const text = (typeof value === "string" ? value : (JSON.stringify(value) ?? "")).slice(0, limit * 4).replace(/\s+/g, " ");
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
 export const pretty = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));
