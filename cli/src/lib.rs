@@ -5,7 +5,9 @@
 //! A module imports only modules of lower lines:
 //!
 //! ```text
-//! explore  mcp  runs  serve  worker
+//! explore  mcp  runs  studio  worker
+//!   ↓
+//! serve
 //!   ↓
 //! run  served
 //!   ↓
@@ -27,7 +29,7 @@
 //! Reading order:
 //! 1. This file: the subcommands, with the exit code and the output format of each.
 //! 2. `run`: a run in this process, with its progress, questions and report. `runs` and `sessions`: those of a store.
-//! 3. `serve`, `worker` and `mcp`: processes that stay. `place`: the stores that they use.
+//! 3. `serve`, `studio`, `worker` and `mcp`: processes that stay. `place`: the stores that they use.
 //! 4. `failure` and `faults`: errors as people and as programs read them.
 
 mod completions;
@@ -57,6 +59,8 @@ mod sessions;
 mod signals;
 mod store;
 mod store_owner;
+#[cfg(feature = "studio")]
+mod studio;
 mod terminal;
 mod tools;
 mod validate;
@@ -109,6 +113,9 @@ enum Command {
     Sessions(sessions::Args),
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
+    /// Serve workflows, and open the page that shows their runs
+    #[cfg(feature = "studio")]
+    Studio(studio::Args),
     /// Execute runs of a server that several processes share
     #[cfg(feature = "cluster")]
     Worker(worker::Args),
@@ -162,6 +169,8 @@ impl Command {
             Self::Runs(args) => runs::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Serve(args) => serve::run(&args),
+            #[cfg(feature = "studio")]
+            Self::Studio(args) => studio::run(&args),
             #[cfg(feature = "cluster")]
             Self::Worker(args) => worker::run(args),
             Self::Mcp(args) => mcp::run(&args),
@@ -189,6 +198,8 @@ impl Command {
             Self::Tools(args) => args.output(),
             #[cfg(feature = "cluster")]
             Self::Worker(_) => Output::Text,
+            #[cfg(feature = "studio")]
+            Self::Studio(_) => Output::Text,
             Self::Init(_)
             | Self::Serve(_)
             | Self::Mcp(_)

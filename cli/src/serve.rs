@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pirn::Engine;
+#[cfg(feature = "studio")]
+use pirn_service::StudioMode;
 use pirn_service::{Access, Limits, Options, Service, serve};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -56,6 +58,10 @@ pub(crate) struct Args {
     /// An origin whose pages may send requests, such as https://app.example.com
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
+    /// What the page at /studio/ may do (default: full on a loopback address, read on any other)
+    #[cfg(feature = "studio")]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) studio: Option<Mode>,
     /// Seconds that runs may continue after a stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
@@ -75,6 +81,18 @@ pub(crate) struct Args {
     log: LogArgs,
 }
 
+/// What the page may do.
+#[cfg(feature = "studio")]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// There is no page
+    Off,
+    /// It shows runs and offers no actions
+    Read,
+    /// It shows runs, and starts, answers, forks and cancels them
+    Full,
+}
+
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "expected an address and a port, such as 127.0.0.1:7474".to_owned())
@@ -90,6 +108,11 @@ fn origin(text: &str) -> Result<String, String> {
 
 /// Serves until a stop signal arrives.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    serve_files(args, &|_| {})
+}
+
+/// Serves until a stop signal arrives. Calls `on_listening` with the address once connections are accepted.
+pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(SocketAddr)) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let tokens = args.tokens()?;
     if tokens.is_empty() && !args.listen.ip().is_loopback() {
@@ -109,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(listen(args, &engine, &ids, (tokens, interrupt))),
+        Ok(runtime) => runtime.block_on(listen(args, (&engine, &ids), (tokens, interrupt), on_listening)),
         Err(error) => Err(Failure::failed("NO_THREADS", error.to_string())),
     };
     #[cfg(feature = "otel")]
@@ -181,7 +204,20 @@ impl Args {
         Options {
             access,
             enqueue_only: self.detach,
+            #[cfg(feature = "studio")]
+            studio: self.studio_mode(),
             ..Options::default()
+        }
+    }
+
+    #[cfg(feature = "studio")]
+    fn studio_mode(&self) -> StudioMode {
+        match self.studio {
+            Some(Mode::Off) => StudioMode::Off,
+            Some(Mode::Full) => StudioMode::Full,
+            None if self.listen.ip().is_loopback() => StudioMode::Full,
+            // Without a mode, because others than the owner of this machine may use the page.
+            Some(Mode::Read) | None => StudioMode::Read,
         }
     }
 
@@ -211,9 +247,9 @@ fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
 
 async fn listen(
     args: &Args,
-    engine: &Engine,
-    ids: &WorkflowIds,
+    (engine, ids): (&Engine, &WorkflowIds),
     (tokens, interrupt): (Vec<String>, Interrupt),
+    on_listening: &dyn Fn(SocketAddr),
 ) -> Result<ExitCode, Failure> {
     let service = Service::new(engine.clone(), args.options(tokens));
     offered(&service, ids)?;
@@ -244,6 +280,7 @@ async fn listen(
         Failure::usage("CANNOT_LISTEN", message)
     })?;
     tracing::info!("listening on http://{address}");
+    on_listening(address);
     let (stop, stopped) = oneshot::channel::<()>();
     let limits = Limits::default();
     let router = service.router();

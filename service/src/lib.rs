@@ -43,7 +43,7 @@
 //!   ↓
 //! catalogue  limits  listener
 //!   ↓
-//! http  memory  metrics  write_timeout
+//! http  memory  metrics  studio  write_timeout
 //! ```
 //!
 //! Reading order:
@@ -51,7 +51,7 @@
 //! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others.
 //! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
-//! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows.
+//! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page.
 #![allow(
     clippy::disallowed_methods,
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
@@ -76,6 +76,7 @@ mod sse;
 mod start;
 mod state;
 mod steering;
+mod studio;
 mod wire;
 mod write_timeout;
 
@@ -86,6 +87,7 @@ pub use listener::serve;
 pub use options::Options;
 pub use runs::archive::{RunArchive, RunQuery, RunSummary};
 pub use state::Service;
+pub use studio::StudioMode;
 
 #[cfg(feature = "otel")]
 pub use pirn_otel::{MetricsExport, MetricsOptions};
@@ -93,7 +95,7 @@ pub use pirn_otel::{MetricsExport, MetricsOptions};
 use pirn::Engine;
 
 /// Returns the router of a service over an engine. Its routes start with `/v1`, in addition to `/healthz`, `/readyz`, `/metrics`
-/// and `/openapi.json`. Use [`Service`] to drain the service or to change its tokens.
+/// and `/openapi.json`. With the feature `studio` it has the page `/studio/` too, and `/` redirects to it. Use [`Service`] to drain the service or to change its tokens.
 pub fn router(engine: Engine, options: Options) -> axum::Router {
     Service::new(engine, options).router()
 }

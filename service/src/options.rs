@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::http::access::Access;
 use crate::limits::Limits;
 use crate::runs::archive::RunArchive;
+use crate::studio::StudioMode;
 
 /// Settings of a service. Every field has a default.
 #[derive(Clone, Default)]
@@ -19,4 +20,6 @@ pub struct Options {
     /// [`RunBuilder::enqueue`](pirn::RunBuilder::enqueue) does. The other interfaces stream a run's events live,
     /// so this process executes their runs.
     pub enqueue_only: bool,
+    /// What the page at `/studio/` may do; `Full` by default.
+    pub studio: StudioMode,
 }

@@ -20,6 +20,7 @@ use crate::runs::idempotency::IdempotencyKeys;
 use crate::runs::replays::Replays;
 use crate::runs::stored::{Archive, StoredRuns};
 use crate::runs::{Run, Runs};
+use crate::studio::StudioMode;
 use pirn::{Engine, Events, ShutdownReport};
 
 /// A service over an engine. Cheap to clone: clones share the state.
@@ -52,6 +53,7 @@ struct Shared {
     inputs: Budget,
     stream_bytes: Budget,
     enqueue_only: bool,
+    studio: StudioMode,
     access: RwLock<Arc<Access>>,
     catalogue: RwLock<Arc<Catalogue>>,
     runs: Runs,
@@ -84,6 +86,7 @@ impl Service {
                 inputs: Budget::new(options.limits.input_bytes),
                 stream_bytes: Budget::new(options.limits.stream_bytes),
                 enqueue_only: options.enqueue_only,
+                studio: options.studio.built(),
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
@@ -172,6 +175,10 @@ impl Service {
 
     pub(super) fn enqueue_only(&self) -> bool {
         self.shared.enqueue_only
+    }
+
+    pub(super) fn studio(&self) -> StudioMode {
+        self.shared.studio
     }
 
     pub(super) fn archive(&self) -> &Archive {

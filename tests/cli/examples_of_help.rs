@@ -13,7 +13,7 @@ use crate::durable_inputs::{holding_with, question};
 use crate::folder::Folder;
 
 /// Examples that run until they are stopped.
-const SERVERS: &[&str] = &["pirn serve "];
+const SERVERS: &[&str] = &["pirn serve ", "pirn studio "];
 
 /// Examples that need a database or a Restate server. Only their arguments are parsed.
 const ELSEWHERE: &[&str] = &["pirn worker "];
@@ -95,7 +95,7 @@ fn prepared(name: &str) -> Folder {
     // Replacements for programs that the examples pipe into, which may not be installed.
     let bin = folder.path().join("bin");
     fs::create_dir_all(&bin).expect("writable");
-    for name in ["dot", "man"] {
+    for name in ["dot", "man", "xdg-open"] {
         fs::write(bin.join(name), "#!/bin/sh\nexec cat\n").expect("writable");
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("its own");
     }

@@ -8,6 +8,7 @@ const COMMANDS: &[&str] = &[
     "runs",
     "sessions",
     "serve",
+    "studio",
     "mcp",
     "validate",
     "explore",

@@ -28,8 +28,13 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::with("serve", folder, &[&["--listen", "127.0.0.1:0"], arguments].concat())
+    }
+
+    /// Starts a subcommand with exactly these arguments.
+    pub(crate) fn with(subcommand: &str, folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
-        Self::by(command.arg("serve"), folder, arguments)
+        Self::by(command.arg(subcommand), folder, arguments)
     }
 
     /// Starts the service with its address space limited to `memory` bytes.
@@ -37,7 +42,7 @@ impl Served {
         let limited = format!("ulimit -v {}; exec \"$0\" serve \"$@\"", memory >> 10);
         let mut command = Command::new("sh");
         let command = command.args(["-c", &limited, env!("CARGO_BIN_EXE_pirn")]);
-        let mut served = Self::by(command, folder, arguments);
+        let mut served = Self::by(command, folder, &[&["--listen", "127.0.0.1:0"], arguments].concat());
         // Forward the process's log to the output of the test.
         if let Some(lines) = served.lines.take() {
             std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
@@ -47,7 +52,6 @@ impl Served {
 
     fn by(command: &mut Command, folder: &Path, arguments: &[&str]) -> Self {
         let mut child = command
-            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder)
             .env_remove("RUST_LOG")

@@ -31,6 +31,8 @@ mod runs;
 mod servers;
 mod started_runs;
 mod stored_runs;
+#[cfg(feature = "studio")]
+mod studio;
 #[cfg(feature = "otel")]
 mod traces;
 mod workflows;

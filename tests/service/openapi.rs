@@ -37,6 +37,7 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/workflows/{id}", &["get"]),
         ("/v1/agui/{workflow}", &["post"]),
         ("/v1/chat/{workflow}", &["post"]),
+        ("/v1/info", &["get"]),
         ("/healthz", &["get"]),
         ("/readyz", &["get"]),
         ("/metrics", &["get"]),

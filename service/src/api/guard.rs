@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::http::problem::{Problem, ProblemCode};
 use crate::state::Service;
+#[cfg(feature = "studio")]
+use crate::studio::StudioMode;
 
 /// Paths without access checks, for health probes: their answers reveal nothing about the runs.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -23,11 +25,20 @@ pub(super) async fn check(State(service): State<Service>, request: Request, next
     if OPEN.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    let access = service.access();
-    match access.check(request.headers(), request.uri()) {
+    match check_access(&service, &request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+fn check_access(service: &Service, request: &Request) -> Result<(), Problem> {
+    let access = service.access();
+    #[cfg(feature = "studio")]
+    if service.studio() != StudioMode::Off && crate::studio::page::is_page(request.uri().path()) {
+        return access.check_source(request.headers(), request.uri());
+    }
+    access.check(request.headers(), request.uri())?;
+    service.studio().check(request.method(), request.headers())
 }
 
 /// Returns the bytes of a request's line and headers. The limit must be checked here: the server's read buffer may exceed it.

@@ -8,6 +8,7 @@ mod control;
 mod document;
 mod guard;
 mod health;
+mod info;
 mod interactions;
 mod query;
 mod runs;
@@ -25,6 +26,8 @@ use utoipa_axum::routes;
 
 use crate::http::problem::{Problem, ProblemCode, ResponseProblemCode};
 use crate::state::Service;
+#[cfg(feature = "studio")]
+use crate::studio::StudioMode;
 
 /// The document served at `/openapi.json`; the routes register themselves.
 #[derive(OpenApi)]
@@ -61,6 +64,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(agui::run, agui::again_for))
         .routes(routes!(chat::run))
         .routes(routes!(chat::resume))
+        .routes(routes!(info::show))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -69,6 +73,11 @@ fn router(service: &Service) -> axum::Router {
     let openapi = crate::http::json::Json(document);
     #[cfg(feature = "mcp")]
     let router = router.merge(crate::mcp::route(service));
+    #[cfg(feature = "studio")]
+    let router = match service.studio() {
+        StudioMode::Off => router,
+        StudioMode::Read | StudioMode::Full => router.merge(crate::studio::page::routes()),
+    };
     router
         .route("/openapi.json", axum::routing::get(async move || openapi))
         .fallback(not_found)

@@ -113,6 +113,17 @@ impl Access {
     }
 
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        self.check_source(headers, uri)?;
+        if self.tokens.is_empty() || self.has_token(headers) {
+            Ok(())
+        } else {
+            let detail = "send a token of the service: Authorization: Bearer TOKEN";
+            Err(Problem::new(ProblemCode::Unauthorized, detail))
+        }
+    }
+
+    /// Checks the requested host and the origin only, for files that need no token.
+    pub(crate) fn check_source(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let asked = asked_host(headers, uri);
         if let Some(hosts) = &self.hosts
             && !asked.as_deref().is_some_and(|asked| is_one_of(hosts, asked))
@@ -127,12 +138,7 @@ impl Access {
             let detail = "pages of this origin may not send requests";
             return Err(Problem::new(ProblemCode::WrongOrigin, detail));
         }
-        if self.tokens.is_empty() || self.has_token(headers) {
-            Ok(())
-        } else {
-            let detail = "send a token of the service: Authorization: Bearer TOKEN";
-            Err(Problem::new(ProblemCode::Unauthorized, detail))
-        }
+        Ok(())
     }
 
     fn is_own(&self, origin: &HeaderValue, asked: Option<&str>) -> bool {

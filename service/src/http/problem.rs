@@ -46,6 +46,8 @@ problem_codes! {
     Unauthorized = "UNAUTHORIZED", UNAUTHORIZED, "A token is needed";
     /// The page that sent the request has an origin that is not allowed.
     WrongOrigin = "WRONG_ORIGIN", FORBIDDEN, "The origin is not allowed";
+    /// The Studio may only read, and its request would change something.
+    StudioReadOnly = "STUDIO_READ_ONLY", FORBIDDEN, "The page may only read";
     /// No route has this path.
     NotFound = "NOT_FOUND", NOT_FOUND, "There is no such path";
     /// No workflow has this id.
