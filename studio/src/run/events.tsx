@@ -6,6 +6,7 @@ import type { RunEvent } from "../types";
 import { brief, duration, iso } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { List } from "../ui/list";
+import { countUpTo } from "./model";
 import type { OpenRun } from "./open";
 
 const COMMON = new Set(["type", "sequence", "timestamp", "runId", "workflowId", "threadId", "nodeId", "nodeType"]);
@@ -59,7 +60,7 @@ export function Events({ run }: { run: OpenRun }) {
     return { types: [...types].sort(), nodes: [...nodes].sort() };
   }, [version]);
   const at = cursor.sequence.value;
-  const selected = at === undefined ? -1 : filtered.findLastIndex((event) => event.sequence <= at);
+  const selected = at === undefined ? -1 : countUpTo(filtered, at, (event) => event.sequence) - 1;
   const event = filtered[selected];
   const label = (id: string) => (id.startsWith(`${run.id}.`) ? id.slice(run.id.length) : id);
   return (
@@ -103,7 +104,7 @@ export function Events({ run }: { run: OpenRun }) {
           {model.missed > 0 && `; ${model.missed} dropped by the service`}
         </span>
       </div>
-      <div class="events-body">
+      <div class={`events-body ${event ? "two" : ""}`}>
         <List
           label="Events"
           class="mono"

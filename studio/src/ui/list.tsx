@@ -22,7 +22,7 @@ export interface ListProps {
   follow?: boolean;
 }
 
-const EXTRA = 8;
+const EXTRA = 4;
 let ids = 0;
 
 export function List(props: ListProps) {
@@ -55,12 +55,14 @@ export function List(props: ListProps) {
     if (props.follow && atEnd.current && selected < 0) element.scrollTop = element.scrollHeight;
   }, [count, props.follow]);
 
-  useEffect(() => {
+  // Before the frame is drawn, with the new rows: otherwise each step of a scrub would draw twice.
+  useLayoutEffect(() => {
     const element = box.current!;
     if (selected < 0) return;
     const top = selected * rowHeight;
-    if (top < element.scrollTop || top + rowHeight > element.scrollTop + element.clientHeight)
-      element.scrollTop = Math.max(0, top - element.clientHeight / 2 + rowHeight);
+    if (top >= element.scrollTop && top + rowHeight <= element.scrollTop + view.height) return;
+    element.scrollTop = Math.max(0, top - view.height / 2 + rowHeight);
+    setView({ top: element.scrollTop, height: view.height });
   }, [selected, rowHeight]);
 
   const key = (event: KeyboardEvent) => {
@@ -79,11 +81,11 @@ export function List(props: ListProps) {
 
   const first = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA);
   const last = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + EXTRA);
+  // Rows have no keys: while scrolling, the elements stay and their texts change.
   const rows = [];
   for (let i = first; i < last; i++) {
     rows.push(
       <div
-        key={i}
         id={`${id}-${i}`}
         role={onSelect ? "option" : "listitem"}
         aria-selected={onSelect ? i === selected : undefined}
