@@ -64,7 +64,14 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { error, .. } => Some(error),
+            Self::Malformed { .. } => None,
+        }
+    }
+}
 
 impl ConfigText {
     /// Reads a file as TOML or JSON, by the extension of its name; without an extension both are tried.

@@ -41,7 +41,15 @@ impl fmt::Display for ProfilesError {
     }
 }
 
-impl std::error::Error for ProfilesError {}
+impl std::error::Error for ProfilesError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is the inner error's, so the chain continues with its cause.
+            Self::File(error) => error.source(),
+            Self::Profiles { .. } => None,
+        }
+    }
+}
 
 impl From<ConfigError> for ProfilesError {
     fn from(error: ConfigError) -> Self {

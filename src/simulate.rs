@@ -94,7 +94,15 @@ impl fmt::Display for SimulateError {
     }
 }
 
-impl std::error::Error for SimulateError {}
+impl std::error::Error for SimulateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is the inner error's, so the chain continues with its cause.
+            Self::Build(error) => error.source(),
+            Self::Refused(error) => error.source(),
+        }
+    }
+}
 
 /// Creates a simulation of the engine that `build` describes; configure it and [run](Simulator::run) it. An engine is built for
 /// every seed; the builder's clock and seed are not used.

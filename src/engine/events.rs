@@ -53,6 +53,9 @@ impl Stream for Events {
 
 impl Events {
     /// Returns the next item, or `None` after the end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<SubscriptionItem> {
         futures::StreamExt::next(self).await
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::future::{Either, select};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
 use pirn_actors::engine::StartedRun;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
@@ -36,6 +37,9 @@ impl RunHandle {
 
     /// Waits for the run to end and returns its report. There is always a report: a run whose supervisor died ends FAILED with
     /// `ACTOR_PANICKED`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the run continues, and a later call returns the same report.
     pub async fn outcome(&self) -> Arc<RunReport> {
         self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
     }
@@ -63,6 +67,9 @@ impl RunHandle {
     }
 
     /// Waits until everything that the run started has ended too, including detached branches.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the run continues.
     pub async fn wait_all_ended(&self) {
         // An error means that the run's actor is gone, so the run has settled.
         let _: Result<(), Lost> = self.started.settled.wait().await;
@@ -145,6 +152,9 @@ impl RunHandle {
     }
 
     /// Returns the questions that wait for a person, or an empty list once the run has settled.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
     pub async fn interactions(&self) -> Vec<Interaction> {
         let (setter, open) = completion();
         self.started.interactions(move |open| setter.set(open));
@@ -160,6 +170,10 @@ impl RunHandle {
     /// Answers a question by its id, once. Open questions are answered in any order. In a durable run, an answer that was accepted
     /// is durable.
     ///
+    /// # Cancel safety
+    /// The answer is sent when the future is first polled. If the future is dropped later, the answer may or may not be accepted; a
+    /// second answer to the same question is then refused.
+    ///
     /// # Errors
     /// [`AnswerRefused`]: no question of this id is open, or the answer is not one of its `choices` or does not match its `schema`
     /// (checked with the feature `tools` or `providers`); then the question stays open. If the store fails during the call, the
@@ -169,6 +183,9 @@ impl RunHandle {
     }
 
     /// Like [`RunHandle::answer`], with the name of the person who answers, which is `by` in the node's output and the event.
+    ///
+    /// # Cancel safety
+    /// As [`RunHandle::answer`].
     ///
     /// # Errors
     /// As [`RunHandle::answer`].
@@ -182,6 +199,9 @@ impl RunHandle {
     }
 
     /// Like [`RunHandle::answer`], with an optional name of the person who answers.
+    ///
+    /// # Cancel safety
+    /// As [`RunHandle::answer`].
     ///
     /// # Errors
     /// As [`RunHandle::answer`].
@@ -199,6 +219,9 @@ impl RunHandle {
 
     /// Waits until all earlier inputs of the run are durable: events, pins and controls. Returns at once if runs are not persisted.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the inputs become durable in any case.
+    ///
     /// # Errors
     /// Fails if the store failed, or if the run ended before it received this request.
     pub async fn wait_durable(&self) -> Result<(), RunError> {
@@ -214,6 +237,9 @@ impl RunHandle {
     }
 
     /// Returns the status of the run, or `None` once it has settled.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
     pub async fn status(&self) -> Option<RunStatus> {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));
@@ -245,6 +271,16 @@ impl RunHandle {
     /// Returns a report for a run of which only this status and error are available.
     fn unknown(&self, status: ThreadStatus, error: RunError) -> Arc<RunReport> {
         Arc::new(RunReport::unknown(self.run_id(), status, error))
+    }
+}
+
+impl IntoFuture for RunHandle {
+    type Output = Arc<RunReport>;
+    type IntoFuture = BoxFuture<'static, Arc<RunReport>>;
+
+    /// Returns a future of the run's [outcome](RunHandle::outcome), so that `engine.start(..)?.await` waits for the run.
+    fn into_future(self) -> Self::IntoFuture {
+        async move { self.outcome().await }.boxed()
     }
 }
 

@@ -290,6 +290,9 @@ impl Engine {
     }
 
     /// Adds a trigger that watches every run. Fails if a trigger with its id exists.
+    ///
+    /// # Cancel safety
+    /// The trigger is added even if the future is dropped after its first poll.
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
         // A schedule is a task of the engine, not of the matchers, because it has no run and no event to react to.
         if trigger.schedule.is_some() {
@@ -303,6 +306,9 @@ impl Engine {
 
     /// Enables or disables a trigger of a workflow, or of the engine. Returns whether that changed anything, or `None` if there is
     /// no such trigger.
+    ///
+    /// # Cancel safety
+    /// The change takes effect even if the future is dropped after its first poll.
     pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
         let owner = owner(workflow_id);
         // Schedules are not in the matchers. `None` means that no schedule has this id, so it belongs to an event trigger or to nothing.
@@ -317,6 +323,9 @@ impl Engine {
     }
 
     /// Returns the triggers of a workflow, or of the engine.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
     pub async fn triggers(&self, workflow_id: Option<&str>) -> Vec<TriggerState> {
         let mut by_arbiter = answers(self.shared.triggers(&owner(workflow_id))).await.into_iter();
         // Every arbiter has the same triggers but counts its own firings, so the first list is the base and the others are added.
@@ -376,6 +385,9 @@ impl Engine {
 
     /// Returns the state of a session; its version is 0 if no run has stored a result in it.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
+    ///
     /// # Errors
     /// `STORE_ERROR`: the store can not be read.
     pub async fn session(&self, id: &str) -> Result<SessionState, RunError> {
@@ -416,12 +428,18 @@ impl Engine {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the runs resumed so far continue, and the others stay as they are in the store.
     pub async fn recover(&self) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
         self.recover_each(|run| run).await
     }
 
     /// Like [`Engine::recover`], with a function that prepares each run before it resumes, for example with an event subscription
     /// or with answers.
+    ///
+    /// # Cancel safety
+    /// As [`Engine::recover`].
     pub async fn recover_each(
         &self,
         prepare: impl Fn(ResumeBuilder) -> ResumeBuilder,
@@ -431,6 +449,9 @@ impl Engine {
     }
 
     /// Like [`Engine::recover_each`], with a function that resumes each run. Returns the result of this function for each run.
+    ///
+    /// # Cancel safety
+    /// As [`Engine::recover`].
     ///
     /// # Errors
     /// Fails if the engine has no store, or the store cannot be read.
@@ -486,6 +507,9 @@ impl Engine {
 
     /// Returns the definition that a run of the engine's store currently uses, as JSON source.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
+    ///
     /// # Errors
     /// Fails if there is no such run.
     pub async fn definition_of(&self, run_id: &str) -> Result<Arc<str>, ResumeError> {
@@ -499,12 +523,18 @@ impl Engine {
     }
 
     /// Returns the difference between two runs of the engine's store.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
     pub async fn diff(&self, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
         let durable = self.durable()?;
         diff(self, &durable, a, b).await
     }
 
     /// Returns a run of the engine's store as it was after a step, or as it is now if `step` is `None`. The run may have ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
@@ -569,6 +599,9 @@ impl Engine {
     /// Admits no more runs, waits up to `grace` for those in progress, cancels the rest, stops every thread and returns a report.
     /// Durable runs that only wait for people or events are persisted at once, the other durable runs when the grace is over. A
     /// dedicated thread waits, by the real clock.
+    ///
+    /// # Cancel safety
+    /// The shutdown begins when the future is first polled and completes even if the future is dropped; then its report is lost.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         // First, or this process could claim runs that the shutdown would only release again.
         self.carry_no_more();

@@ -98,7 +98,16 @@ impl std::fmt::Display for ExploreError {
     }
 }
 
-impl std::error::Error for ExploreError {}
+impl std::error::Error for ExploreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is the inner error's, so the chain continues with its cause.
+            Self::Build(error) => error.source(),
+            Self::Refused(error) => error.source(),
+            Self::NotRepeatable { .. } => None,
+        }
+    }
+}
 
 /// Creates an exploration of the engine that `builder` describes; configure it and [run](Explorer::run) it. The builder's clock and
 /// threads are not used. Models and tools that need the outside world are not called: `echo` replaces the models, and the tools

@@ -38,7 +38,15 @@ impl fmt::Display for ToolsError {
     }
 }
 
-impl std::error::Error for ToolsError {}
+impl std::error::Error for ToolsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is the inner error's, so the chain continues with its cause.
+            Self::File(error) => error.source(),
+            Self::Entries { .. } => None,
+        }
+    }
+}
 
 impl ConfigText {
     /// Returns the file's tools, as [`load_tools`] does.

@@ -54,7 +54,19 @@ impl std::fmt::Display for BuildError {
     }
 }
 
-impl std::error::Error for BuildError {}
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Threads(error) => Some(error),
+            Self::Local(missing) => Some(missing),
+            // The message is that of the run's error, so its cause is the next one of the chain.
+            Self::Engine(error) => error.source(),
+            Self::Workflows(_) | Self::Profiles(_) | Self::Files(_) | Self::Settings(..) | Self::ReservedTools(_) => {
+                None
+            }
+        }
+    }
+}
 
 fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) -> std::fmt::Result {
     for (place, fault) in faults.iter().enumerate() {

@@ -26,6 +26,9 @@ impl RunBuilder {
     /// # }).unwrap();
     /// ```
     ///
+    /// # Cancel safety
+    /// If the future is dropped, the run either exists completely in the store or not at all.
+    ///
     /// # Errors
     /// Fails if the engine has no store, the store fails, a run of this id exists in it, or the run cannot start.
     pub async fn enqueue(mut self) -> Result<Arc<str>, ResumeError> {

@@ -60,6 +60,9 @@ impl ForkBuilder {
 
     /// Creates the run with this id. Execution starts when the returned builder is started.
     ///
+    /// # Cancel safety
+    /// If the future is dropped, the fork either exists completely in the store or not at all. Look it up by its id.
+    ///
     /// # Errors
     /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if an assigned
     /// variable is unknown, or if the store fails.

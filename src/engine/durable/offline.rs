@@ -33,6 +33,9 @@ impl ResumeBuilder {
 
     /// Answers a question of the run without resuming it: the answer is durable, and is used when the run resumes.
     ///
+    /// # Cancel safety
+    /// If the future is dropped, the answer may or may not be durable; a second answer to the same question is then refused.
+    ///
     /// # Errors
     /// Fails as [`Self::interactions`] does, if the question is not open, or if the answer does not match its choices or schema.
     pub async fn answer(self, by: Option<Arc<str>>, id: &str, answer: impl Into<Value>) -> Result<(), ResumeError> {
@@ -48,6 +51,9 @@ impl ResumeBuilder {
     }
 
     /// Raises a CUSTOM event in the run without resuming it: the event is durable, and is delivered when the run resumes.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event may or may not be durable. Calling again may raise it twice.
     ///
     /// # Errors
     /// As [`Self::interactions`].

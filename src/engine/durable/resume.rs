@@ -100,6 +100,9 @@ impl ResumeBuilder {
 
     /// Compares the run with its definition merged with these files: an item of the files replaces the one with its id.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
+    ///
     /// # Errors
     /// Fails if there is no such run, it has ended or this engine owns it, or if the files have faults.
     pub async fn check_migration(&self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
@@ -107,6 +110,9 @@ impl ResumeBuilder {
     }
 
     /// Like [`Self::check_migration`]; if the run fits, it uses the merged definition from its next step.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the run may or may not use the merged definition. Calling again is harmless.
     ///
     /// # Errors
     /// As [`Self::check_migration`].
@@ -120,6 +126,10 @@ impl ResumeBuilder {
     }
 
     /// Rebuilds the run and resumes it.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it completes, the run is either not resumed and its claim is released, or it has been resumed
+    /// and continues: [`Engine::find`](crate::Engine::find) returns its handle.
     pub async fn start(self) -> Result<RunHandle, ResumeError> {
         let subscribers = Subscribers {
             subscriptions: self.subscriptions,
@@ -130,6 +140,9 @@ impl ResumeBuilder {
     }
 
     /// Rebuilds the run and cancels it: its open effects are not performed.
+    ///
+    /// # Cancel safety
+    /// As [`Self::start`].
     pub async fn cancel(self, reason: impl Into<String>) -> Result<RunHandle, ResumeError> {
         let mode = ResumeMode::Cancel(reason.into());
         let subscribers = Subscribers {

@@ -173,7 +173,28 @@ impl fmt::Display for ResumeError {
     }
 }
 
-impl std::error::Error for ResumeError {}
+impl std::error::Error for ResumeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // For these the message is the inner error's, so the chain continues with its cause.
+            Self::Store(error) => error.source(),
+            Self::Answer(refused) => refused.source(),
+            Self::Refused(error) => error.source(),
+            Self::Diverged { diverged, .. } => Some(diverged),
+            Self::NoStore
+            | Self::HasEnded { .. }
+            | Self::UnderWay { .. }
+            | Self::NoSuchStep { .. }
+            | Self::Unreadable { .. }
+            | Self::Definition { .. }
+            | Self::Missing { .. }
+            | Self::NoSuchVariable { .. }
+            | Self::Undecided(_)
+            | Self::NotReconciled { .. }
+            | Self::SessionBusy { .. } => None,
+        }
+    }
+}
 
 impl From<StoreError> for ResumeError {
     fn from(error: StoreError) -> Self {

@@ -102,6 +102,9 @@ impl Engine {
     /// # }).unwrap();
     /// ```
     ///
+    /// # Cancel safety
+    /// If the future is dropped, the input may or may not reach the run.
+    ///
     /// # Errors
     /// Fails if there is no such run, it has ended, or it refuses the input.
     pub async fn send_command(&self, run_id: &str, told: &RunCommand) -> Result<CommandOutcome, ResumeError> {
@@ -211,6 +214,9 @@ impl Engine {
 
     /// Sends an input to a run that another process owns, through that process. The input is durable when the call returns. Returns
     /// false if no process owns the run, or if the store is not shared.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the input may or may not reach the run.
     ///
     /// # Errors
     /// Fails if the run or its owner refuses the input.

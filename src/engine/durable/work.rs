@@ -40,6 +40,9 @@ impl Engine {
 
     /// Like [`Self::work`], with a function that resumes each run. If the function fails, the store may assign the run again.
     ///
+    /// # Cancel safety
+    /// As [`Self::work`]: dropping the future stops the work, and runs in progress continue.
+    ///
     /// # Errors
     /// As [`Self::work`].
     pub async fn work_with(

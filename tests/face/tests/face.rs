@@ -464,3 +464,15 @@ fn events_explorations_and_simulations_are_part_of_the_public_api() {
     assert!(simulated.failure.is_none());
     assert_eq!(played.load(Ordering::SeqCst), 3);
 }
+
+#[test]
+fn an_error_with_a_cause_returns_it_as_its_source() {
+    let unread =
+        pirn::config::ConfigText::read(Path::new("no-such-folder/pirn.toml")).expect_err("there is no such file");
+    let cause = std::error::Error::source(&unread).expect("a cause");
+    let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    assert_eq!(kind, Some(std::io::ErrorKind::NotFound));
+    // The message of this error is that of the error within, so both have the same cause.
+    let profiles = pirn::profiles::ProfilesError::from(unread);
+    assert!(std::error::Error::source(&profiles).is_some_and(|cause| cause.is::<std::io::Error>()));
+}
