@@ -63,8 +63,9 @@ mod linux {
     const MOST_ROUNDS: u32 = 64;
 
     /// Maximum number of consecutive rounds that find nothing. On a machine where processes start and end all the time, every table
-    /// may be incomplete.
-    const MOST_IN_VAIN: u32 = 8;
+    /// may be incomplete. A chain of processes that each start the next one and exit can hide from as many rounds as it has links,
+    /// because each link may exit before its environment is read.
+    const MOST_IN_VAIN: u32 = 32;
 
     /// Maximum reads of an empty environment, maximum consecutive reads that find arguments, and the time between reads.
     const MOST_LOOKS: u32 = 2_000;
