@@ -319,12 +319,12 @@ impl Explorer {
                 if is_enough {
                     break;
                 }
-                is_enough = (self.stop_when)();
                 all.take(
                     // A seed for each sample, so that every sample draws another order and a repeated exploration draws the same.
                     schedule.play(&search.random_prefix(rules.seed.wrapping_add(sample)))?,
                     true,
                 );
+                is_enough = (self.stop_when)();
             }
         }
         Ok(all.told(complete))

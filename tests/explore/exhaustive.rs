@@ -157,6 +157,14 @@ fn a_stopped_exploration_reports_the_outcomes_found_so_far() {
         (3, 3, false),
         "{stopped}"
     );
+    // Also among the random schedules that follow after the maximum.
+    let mut left = 3;
+    let sampled = explorer(&race).max_schedules(1).stop_when(move || {
+        left -= 1;
+        left == 0
+    });
+    let sampled = sampled.run().expect("explored");
+    assert_eq!((sampled.schedules, sampled.complete), (3, false), "{sampled}");
 }
 
 #[test]

@@ -49,16 +49,6 @@ impl ScriptPort {
         self
     }
 
-    /// Returns the port with other tokenizers for `compressMessages`, selected by the workflow's `config.tokenizer`.
-    #[must_use]
-    pub fn with_tokenizers(
-        mut self,
-        tokenizer: impl Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync + 'static,
-    ) -> Self {
-        self.tokenizer = OnceLock::from(Arc::new(tokenizer) as TokenizerByName);
-        self
-    }
-
     /// Sets the tokenizers of a port that has none yet, for the engine that uses it. Without any, tokens are estimated.
     #[doc(hidden)]
     pub fn set_default_tokenizers(

@@ -181,17 +181,6 @@ impl Entries {
         (own, base, self.shared.as_ref().map(address))
     }
 
-    /// Returns true if both share all entries. Compares no messages.
-    pub(super) fn ptr_eq(&self, other: &Self) -> bool {
-        let are_the_same = match (&self.shared, &other.shared) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        // Private entries are separate copies, so that equal ones would have to be compared.
-        are_the_same && self.own.is_empty() && other.own.is_empty()
-    }
-
     fn shared_len(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.len())
     }
@@ -265,8 +254,6 @@ mod tests {
         let mut shared = own.clone();
         shared.share();
         assert_eq!(own, shared);
-        assert!(!own.ptr_eq(&shared));
-        assert!(shared.ptr_eq(&shared.clone()));
         shared.push(counted(3));
         assert_ne!(own, shared);
     }

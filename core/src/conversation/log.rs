@@ -75,15 +75,6 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// Returns true if the two are clones of one snapshot and neither has changed since. Compares no messages.
-    pub fn is_the_same_as(&self, other: &Self) -> bool {
-        // Versions first: unequal ones decide without a pointer being read.
-        self.version == other.version
-            && self.reshaped == other.reshaped
-            && self.marks.as_ref().map(Arc::as_ptr) == other.marks.as_ref().map(Arc::as_ptr)
-            && self.log.ptr_eq(&other.log)
-    }
-
     /// Returns the number of messages in the complete history, including archived ones.
     pub fn len(&self) -> usize {
         self.log.len()

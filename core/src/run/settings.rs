@@ -113,11 +113,6 @@ impl Settings {
         self.next_step();
     }
 
-    /// Returns true if values are waiting to be recorded.
-    pub fn has_fresh(&self) -> bool {
-        !self.fresh.is_empty()
-    }
-
     /// Starts a new step when the run receives an input.
     pub fn next_step(&mut self) {
         self.step += 1;

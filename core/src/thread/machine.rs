@@ -335,10 +335,6 @@ impl ThreadMachine {
         }
         history
     }
-    /// Takes the outputs of an ended thread.
-    pub fn take_outputs(&mut self) -> Outputs {
-        std::mem::take(&mut self.outputs)
-    }
     /// Returns the usage of this thread's model calls, without its children: the run adds those.
     pub fn spent(&self) -> &UsageByNode {
         &self.spent

@@ -474,5 +474,6 @@ fn an_error_with_a_cause_returns_it_as_its_source() {
     assert_eq!(kind, Some(std::io::ErrorKind::NotFound));
     // The message of this error is that of the error within, so both have the same cause.
     let profiles = pirn::profiles::ProfilesError::from(unread);
-    assert!(std::error::Error::source(&profiles).is_some_and(|cause| cause.is::<std::io::Error>()));
+    let cause = std::error::Error::source(&profiles).expect("a cause");
+    assert!(cause.is::<std::io::Error>());
 }
