@@ -1,10 +1,11 @@
 // Builds dist/{studio.js,studio.css,index.html}. Equal sources give equal bytes: no hashes of time or path, and esbuild's version is
 // fixed by package-lock.json.
 import { build, context } from "esbuild";
-import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { minify } from "terser";
 
 const LIMIT = 60_000;
 const root = dirname(fileURLToPath(import.meta.url));
@@ -18,8 +19,12 @@ const options = {
   legalComments: "none",
   format: "esm",
   target: ["chrome111", "firefox113", "safari16.4"],
-  jsx: "automatic",
-  jsxImportSource: "preact",
+  // `h(...)` needs fewer bytes than the functions of the automatic transform. tsconfig.json would take precedence.
+  tsconfigRaw: {},
+  jsx: "transform",
+  jsxFactory: "h",
+  jsxFragment: "Fragment",
+  inject: ["src/jsx.ts"],
   outdir: outputs,
   logLevel: "warning",
   define: { "process.env.NODE_ENV": '"production"' },
@@ -30,6 +35,15 @@ if (process.argv.includes("--watch")) {
   await (await context(options)).watch();
 } else {
   await build(options);
+  // A second pass saves 4 % of the compressed size. A read of a signal's value subscribes to it: getters have side effects.
+  const script = join(outputs, "studio.js");
+  const smaller = await minify(await readFile(script, "utf8"), {
+    module: true,
+    ecma: 2022,
+    compress: { passes: 3, unsafe_arrows: true, pure_getters: false },
+    format: { comments: false },
+  });
+  await writeFile(script, smaller.code);
   const sizes = await Promise.all(
     ["studio.js", "studio.css", "index.html"].map(async (name) => gzipSync(await readFile(join(outputs, name)), { level: 9 }).length),
   );

@@ -58,9 +58,10 @@ export function query(path: string, params: Params = {}): string {
 /** The full address of an API path, for commands that a person copies. */
 export const address = (path: string) => base + path;
 
+/** `X-Pirn-Studio` marks requests of the page, which `--studio read` refuses if they change something. */
 function headers(more: Record<string, string> = {}): Record<string, string> {
   const token = sessionStorage.getItem(TOKEN);
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+  return { ...more, "X-Pirn-Studio": "1", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
 }
 
 export function setToken(token: string) {

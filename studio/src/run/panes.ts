@@ -1,10 +1,14 @@
 // The panes of a run, in the order of their tabs.
 
 import type { ComponentType } from "preact";
+import { Conversation } from "./conversation";
 import { Events } from "./events";
 import { Graph } from "./graph";
 import type { OpenRun } from "./open";
 import { Timeline } from "./timeline";
+import "./panes.css";
+import { Requests } from "./request";
+import { State } from "./state";
 
 export interface Pane {
   name: string;
@@ -15,5 +19,8 @@ export interface Pane {
 export const panes: Pane[] = [
   { name: "graph", label: "Graph", component: Graph },
   { name: "timeline", label: "Timeline", component: Timeline },
+  { name: "conversation", label: "Conversation", component: Conversation },
+  { name: "request", label: "Requests", component: Requests },
+  { name: "state", label: "State", component: State },
   { name: "events", label: "Events", component: Events },
 ];

@@ -2,7 +2,13 @@
 
 import type { ComponentType } from "preact";
 import { Run } from "../run/view";
+import { Compare } from "./compare";
+import { Engine } from "./engine";
+import { Questions } from "./questions";
 import { Runs } from "./runs";
+import { Session, Sessions } from "./sessions";
+import { Workflow, Workflows } from "./workflows";
+import "./views.css";
 
 export interface View {
   /** Shows `#/name`, and `#/name/ARGUMENT` unless there is `item`. */
@@ -17,4 +23,9 @@ export interface View {
 
 export const views: { [name: string]: View } = {
   runs: { component: Runs, item: Run, label: "Runs", key: "r" },
+  compare: { component: Compare, label: "Compare", key: "c" },
+  questions: { component: Questions, label: "Questions", key: "q" },
+  workflows: { component: Workflows, item: Workflow, label: "Workflows", key: "w" },
+  sessions: { component: Sessions, item: Session, label: "Sessions", key: "s" },
+  engine: { component: Engine, label: "Engine", key: "e" },
 };

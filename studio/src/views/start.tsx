@@ -1,95 +1,84 @@
 // The form that starts a run: input by the workflow's schema, otherwise JSON; conversation, session, run id.
 
-import { useEffect, useState } from "preact/hooks";
-import { get, type Problem, post } from "../api";
-import type { Json, JsonObject, WorkflowItem } from "../types";
-import { initial, JsonField, ValueForm } from "../ui/form";
-import { ProblemBox, toProblem, useResource } from "../ui/resource";
+import { useEffect, useId, useState } from "preact/hooks";
+import { get, post, Problem } from "../api";
+import { parseJson, type Schema } from "../data/schema";
+import type { Json, WorkflowItem } from "../types";
+import { useResource } from "../ui/resource";
+import { JsonForm } from "../ui/schema-form";
 
-export function StartForm(props: { workflow?: string; session?: string; onStarted: (runId: string) => void }) {
+export function StartForm(props: { workflow?: string; session?: string; onStarted: (runId: string) => void; isFixed?: boolean }) {
   const list = useResource<{ workflows: WorkflowItem[] }>("/workflows");
   const workflows = list.data.value?.workflows ?? [];
   const [picked, pick] = useState<string | undefined>(props.workflow);
   const id = picked ?? workflows[0]?.id;
-  const [schema, setSchema] = useState<JsonObject | undefined>(undefined);
-  const [input, setInput] = useState<Json | undefined>(undefined);
-  const [asJson, setAsJson] = useState(false);
-  const [more, setMore] = useState<{ session?: string; runId?: string; conversation?: Json }>({ session: props.session });
-  const [invalid, setInvalid] = useState<string | undefined>(undefined);
-  const [problem, setProblem] = useState<Problem | undefined>(undefined);
-  const [busy, setBusy] = useState(false);
+  // The list may omit the schema, so that the workflow itself is read.
+  const [workflow, setWorkflow] = useState<WorkflowItem>();
   useEffect(() => {
     if (!id) return;
     const controller = new AbortController();
-    get<WorkflowItem>(`/workflows/${encodeURIComponent(id)}`, controller.signal).then(
-      (workflow) => {
-        setSchema(workflow.inputSchema);
-        setInput(initial(workflow.inputSchema));
-      },
-      () => undefined,
-    );
+    setWorkflow(undefined);
+    get<WorkflowItem>(`/workflows/${encodeURIComponent(id)}`, controller.signal).then(setWorkflow, () => {
+      if (!controller.signal.aborted) setWorkflow({ id });
+    });
     return () => controller.abort();
   }, [id]);
-  const start = async (event: Event) => {
-    event.preventDefault();
-    if (!id || invalid) return;
-    setBusy(true);
-    try {
-      const run = await post<{ runId: string }>("/runs", {
-        workflow: id,
-        input,
-        session: more.session || undefined,
-        runId: more.runId || undefined,
-        conversation: more.conversation,
-      });
-      props.onStarted(run.runId);
-    } catch (error) {
-      setProblem(toProblem(error));
-    } finally {
-      setBusy(false);
-    }
+  const field = useId();
+  return (
+    <div class="start">
+      {!props.isFixed && (
+        <div class="field">
+          <label for={field}>Workflow</label>
+          <select id={field} value={id} onChange={(event) => pick(event.currentTarget.value)}>
+            {workflows.map((one) => (
+              <option key={one.id} value={one.id}>
+                {one.name && one.name !== one.id ? `${one.id}: ${one.name}` : one.id}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
+      {workflow && <InputForm key={workflow.id} workflow={workflow} session={props.session} onStarted={props.onStarted} />}
+    </div>
+  );
+}
+
+function InputForm({ workflow, session: given = "", onStarted }: { workflow: WorkflowItem; session?: string; onStarted: (runId: string) => void }) {
+  const [runId, setRunId] = useState("");
+  const [session, setSession] = useState(given);
+  const [conversation, setConversation] = useState("");
+  const id = useId();
+  const start = async (input: Json | undefined) => {
+    const parsed = conversation.trim() ? parseJson(conversation) : undefined;
+    if (parsed && "error" in parsed) throw new Problem("INVALID_JSON", 0, `Conversation: ${parsed.error}`);
+    const run = await post<{ runId: string }>("/runs", {
+      workflow: workflow.id,
+      input,
+      session: session.trim() || undefined,
+      runId: runId.trim() || undefined,
+      conversation: parsed?.value,
+    });
+    onStarted(run.runId);
   };
   return (
-    <form class="start" onSubmit={(event) => void start(event)}>
-      <label class="field">
-        Workflow
-        <select value={id} onChange={(e) => pick(e.currentTarget.value)}>
-          {workflows.map((one) => (
-            <option key={one.id} value={one.id}>
-              {one.name && one.name !== one.id ? `${one.id}: ${one.name}` : one.id}
-            </option>
-          ))}
-        </select>
-      </label>
-      {schema && (
-        <label class="field check">
-          <input type="checkbox" checked={asJson} onChange={(e) => setAsJson(e.currentTarget.checked)} /> Input as JSON
-        </label>
-      )}
-      {schema && !asJson ? (
-        <ValueForm key={id} label="Input" schema={schema} value={input} onChange={setInput} onInvalid={setInvalid} />
-      ) : (
-        <JsonField key={`${id} ${asJson}`} label="Input (JSON)" value={input} onChange={setInput} onInvalid={setInvalid} />
-      )}
-      <details>
+    <JsonForm schema={(workflow.inputSchema as Schema | undefined) ?? true} label="Input" submit="Start" onSubmit={start}>
+      <details open={given !== ""}>
         <summary>Session, run id, conversation</summary>
-        <label class="field">
-          Session
-          <input value={more.session ?? ""} onInput={(e) => setMore({ ...more, session: e.currentTarget.value })} />
-        </label>
-        <label class="field">
-          Run id
-          <input value={more.runId ?? ""} pattern="[A-Za-z0-9_.-]{1,128}" onInput={(e) => setMore({ ...more, runId: e.currentTarget.value })} />
-          <span class="hint">Letters, digits, hyphens, dots and underscores. Empty: the service chooses one.</span>
-        </label>
-        <JsonField label="Conversation (JSON list of messages)" value={more.conversation} onChange={(conversation) => setMore({ ...more, conversation })} onInvalid={setInvalid} rows={4} />
+        <div class="field">
+          <label for={`${id}-session`}>Session</label>
+          <input id={`${id}-session`} value={session} onInput={(event) => setSession(event.currentTarget.value)} />
+          <p class="hint">The run continues the conversation and the variables of the session.</p>
+        </div>
+        <div class="field">
+          <label for={`${id}-run`}>Run id</label>
+          <input id={`${id}-run`} value={runId} onInput={(event) => setRunId(event.currentTarget.value)} />
+          <p class="hint">Letters, digits, hyphens, dots and underscores. Empty: the service chooses one.</p>
+        </div>
+        <div class="field">
+          <label for={`${id}-conversation`}>Conversation (JSON list of messages)</label>
+          <textarea id={`${id}-conversation`} class="mono" rows={3} spellcheck={false} value={conversation} onInput={(event) => setConversation(event.currentTarget.value)} />
+        </div>
       </details>
-      {problem && <ProblemBox problem={problem} />}
-      <div class="actions">
-        <button class="primary" disabled={busy || !id || invalid !== undefined}>
-          Start
-        </button>
-      </div>
-    </form>
+    </JsonForm>
   );
 }

@@ -1,0 +1,262 @@
+// The model requests of a run: each exactly as sent and as answered, why its prefix changed, and two of them side by side.
+
+import { useMemo, useState } from "preact/hooks";
+import type { Problem } from "../api";
+import { setQuery, route } from "../router";
+import type { Json, RequestDetail, RequestItem } from "../types";
+import { count, duration, iso, money, percent, plural, pretty, time } from "../ui/format";
+import { CopyButton } from "../ui/clipboard";
+import { ByteDiff } from "../ui/diff";
+import { JsonTree } from "../ui/json";
+import { List } from "../ui/list";
+import { CacheBar } from "../ui/meter";
+import { Facts } from "../ui/panel";
+import { Loaded, useResource } from "../ui/resource";
+import { pairs } from "./calls";
+import { curlOf } from "./conversation";
+import { MessageCard, MessageList, plainMessage } from "./messages";
+import type { Call } from "./model";
+import type { OpenRun } from "./open";
+
+const ROW = 52;
+
+export function Requests({ run }: { run: OpenRun }) {
+  void run.version.value;
+  const items = run.requests.value;
+  const calls = useMemo(() => pairs(run), [items, run.lastSequence.value]);
+  if (items === undefined) return <NoRequests run={run} />;
+  if (items.length === 0) return <p class="empty">The run has sent no model request.</p>;
+  const wanted = route.value.query.get("request");
+  const other = route.value.query.get("with");
+  const at = wanted === null ? indexAtCursor(run, items, calls) : items.findIndex((item) => item.effectId === wanted);
+  const selected = items[Math.max(0, at)]!;
+  const select = (index: number) => {
+    const item = items[index]!;
+    setQuery({ request: item.effectId, with: undefined });
+    const call = calls.get(item.effectId);
+    run.cursor.move({ sequence: call?.end ?? call?.start ?? run.cursor.sequence.value, node: item.nodeId, thread: item.threadId });
+  };
+  return (
+    <div class="requests">
+      <List
+        label="Model requests"
+        class="request-list"
+        count={items.length}
+        rowHeight={ROW}
+        selected={Math.max(0, at)}
+        onSelect={select}
+        row={(index) => <RequestLine item={items[index]!} call={calls.get(items[index]!.effectId)} />}
+      />
+      <div class="request-detail" tabIndex={0} role="region" aria-label={`Request of ${selected.nodeId}`}>
+        <Detail key={selected.effectId} run={run} item={selected} items={items} call={calls.get(selected.effectId)} other={other} />
+      </div>
+    </div>
+  );
+}
+
+function NoRequests({ run }: { run: OpenRun }) {
+  const resource = useResource(run.path("/requests"));
+  const problem = resource.problem.value as Problem | undefined;
+  return problem ? (
+    <p class="empty">
+      The requests are not available: {problem.message} {problem.fix}
+    </p>
+  ) : (
+    <p class="dim loading">Loading…</p>
+  );
+}
+
+/** The last request that had started at the cursor; in the selected thread or node, if it has one. */
+function indexAtCursor(run: OpenRun, items: RequestItem[], calls: Map<string, Call>): number {
+  const { cursor } = run;
+  const position = cursor.position.value;
+  const started = items.map((item, at) => ({ item, at })).filter(({ item }) => (calls.get(item.effectId)?.start ?? 0) <= position);
+  const inNode = started.filter(({ item }) => item.nodeId === cursor.node.value && (!cursor.thread.value || item.threadId === cursor.thread.value));
+  return (inNode.at(-1) ?? started.at(-1))?.at ?? 0;
+}
+
+function RequestLine({ item, call }: { item: RequestItem; call?: Call }) {
+  const total = item.promptTokens ?? call?.tokens ?? 0;
+  return (
+    <span class="request-line">
+      <span class="request-name">
+        <strong>{item.nodeId || "compression"}</strong> <span class="dim">{item.model ?? item.profileId ?? ""}</span>
+      </span>
+      <span class="dim">
+        {time(item.at)} · {duration(item.durationMs)} · {count(total)} → {count(item.completionTokens)} tokens
+        {item.attempts > 1 && ` · ${plural(item.attempts, "attempt")}`}
+        {item.finishReason && item.finishReason !== "stop" && ` · ${item.finishReason}`}
+      </span>
+      <CacheBar total={total} stable={call?.stablePrefix ?? 0} cached={item.cachedTokens} />
+    </span>
+  );
+}
+
+const WHY: { [reason: string]: string } = {
+  profile: "another profile was used",
+  tools: "the offered tools changed",
+  responseFormat: "the response format changed",
+  system: "the text of a system message changed",
+  pinned: "the pinned context moved or changed",
+  repair: "a message was inserted to make the request valid",
+  history: "the conversation was compressed or changed by more than an append",
+};
+
+interface DetailProps {
+  run: OpenRun;
+  item: RequestItem;
+  items: RequestItem[];
+  call?: Call;
+  other: string | null;
+}
+
+function Detail({ run, item, items, call, other }: DetailProps) {
+  const resource = useResource<RequestDetail>(run.path(`/requests/${encodeURIComponent(item.effectId)}`));
+  const total = item.promptTokens ?? call?.tokens ?? 0;
+  return (
+    <>
+      <header class="detail-title">
+        <h2>{item.nodeId || "compression"}</h2>
+        <span class="dim mono">{item.effectId}</span>
+        <span class="spring" />
+        <CopyButton label="Copy as cURL" text={() => curlOf(run, item.effectId)} />
+      </header>
+      <Facts
+        of={[
+          ["Model", [item.profileId, item.model].filter(Boolean).join(", ") || "–"],
+          ["Answered", <time dateTime={iso(item.at)}>{time(item.at)}</time>],
+          ["Duration", duration(item.durationMs)],
+          ["First token", item.firstTokenMs == null ? undefined : duration(item.firstTokenMs)],
+          ["Prompt", `${count(item.promptTokens)} tokens`],
+          ["From the cache", item.cachedTokens == null ? "–" : `${count(item.cachedTokens)} (${percent(item.cachedTokens, total)})`],
+          ["Reply", `${count(item.completionTokens)} tokens`],
+          ["Cost", item.cost == null ? undefined : money(item.cost)],
+          ["Finish reason", item.finishReason ?? "–"],
+          ["Attempts", count(item.attempts)],
+        ]}
+      />
+      <Prefix call={call} detail={resource.data.value} items={items} item={item} other={other} />
+      {other && <SideBySide run={run} item={item} other={other} />}
+      <Loaded resource={resource}>{(detail) => <Sent detail={detail} />}</Loaded>
+    </>
+  );
+}
+
+/** Where and why the prefix differs from the previous request's, and the choice of a request to compare with. */
+function Prefix({ call, detail, items, item, other }: { call?: Call; detail?: RequestDetail; items: RequestItem[]; item: RequestItem; other: string | null }) {
+  const prefix = detail?.prefix;
+  const total = item.promptTokens ?? call?.tokens ?? 0;
+  const stable = call?.stablePrefix ?? 0;
+  const reason = prefix?.reason ?? call?.why;
+  const where = prefix?.firstDifference ? `message ${prefix.firstDifference.message}, byte ${count(prefix.firstDifference.byte)}` : call?.brokenAt !== undefined ? `message ${call.brokenAt}` : "";
+  const others = items.filter((one) => one.effectId !== item.effectId);
+  return (
+    <section class="prefix" aria-label="Prefix">
+      <CacheBar total={total} stable={stable} cached={item.cachedTokens} />
+      <p>
+        {call && `${percent(stable, total)} of the request equals the start of the thread's previous request. `}
+        {reason ? `The prefix changed${where ? ` at ${where}` : ""}: ${WHY[reason] ?? reason}.` : prefix ? "The request contains the previous one completely." : ""}
+      </p>
+      {others.length > 0 && (
+        <label>
+          Compare with{" "}
+          <select value={other ?? ""} onChange={(event) => setQuery({ request: item.effectId, with: event.currentTarget.value || undefined })}>
+            <option value="">no other request</option>
+            {prefix?.previous && <option value={prefix.previous}>the previous one of the thread</option>}
+            {others
+              .filter((one) => one.effectId !== prefix?.previous)
+              .slice(0, 500)
+              .map((one) => (
+                <option key={one.effectId} value={one.effectId}>
+                  {one.nodeId || "compression"}, {time(one.at)} ({one.effectId})
+                </option>
+              ))}
+          </select>
+        </label>
+      )}
+    </section>
+  );
+}
+
+function SideBySide({ run, item, other }: { run: OpenRun; item: RequestItem; other: string }) {
+  const left = useResource<RequestDetail>(run.path(`/requests/${encodeURIComponent(other)}`));
+  const right = useResource<RequestDetail>(run.path(`/requests/${encodeURIComponent(item.effectId)}`));
+  return (
+    <section aria-label="Side by side">
+      <Loaded resource={left}>
+        {(before) => (
+          <Loaded resource={right}>
+            {(after) => <ByteDiff left={textOf(before)} right={textOf(after)} leftName={`${before.nodeId} (${before.effectId})`} rightName={`${after.nodeId} (${after.effectId})`} />}
+          </Loaded>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+/** A request as text in the order in which a provider's cache reads it: tools, then messages. */
+function textOf({ request }: RequestDetail): string {
+  const tools = request.tools?.length ? `[tools]\n${pretty(request.tools)}\n` : "";
+  return tools + request.messages.map(plainMessage).join("");
+}
+
+function Sent({ detail }: { detail: RequestDetail }) {
+  const [isRaw, setRaw] = useState(false);
+  const { request, response, error, pinned } = detail;
+  const noteOf = (index: number) => (pinned && index >= pinned.insertedAt && index < pinned.insertedAt + pinned.count ? <span class="badge">pinned context</span> : undefined);
+  if (isRaw) {
+    return (
+      <>
+        <button class="link" onClick={() => setRaw(false)}>
+          Show messages
+        </button>
+        <JsonTree value={detail} />
+      </>
+    );
+  }
+  return (
+    <>
+      <button class="link" onClick={() => setRaw(true)}>
+        Show as JSON
+      </button>
+      {error && (
+        <p class="problem">
+          <strong>{error.code}</strong> {error.message}
+        </p>
+      )}
+      <section aria-label="Reply">
+        <h3>Reply</h3>
+        {response?.message ? <MessageCard item={{ kind: "message", message: response.message }} /> : <p class="dim">{error ? "No reply." : "The reply has not arrived."}</p>}
+      </section>
+      <section aria-label="Messages">
+        <h3>{plural(request.messages.length, "message")} sent</h3>
+        <MessageList messages={request.messages} noteOf={noteOf} />
+      </section>
+      <section aria-label="Tools">
+        <h3>{plural(request.tools?.length ?? 0, "tool")} offered</h3>
+        {(request.tools ?? []).map((tool, at) => (
+          <Tool key={at} tool={tool} />
+        ))}
+      </section>
+      {request.parameters && Object.keys(request.parameters).length > 0 && (
+        <section aria-label="Parameters">
+          <h3>Parameters</h3>
+          <JsonTree value={request.parameters} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Tool({ tool }: { tool: Json }) {
+  const { name, description } = (tool ?? {}) as { name?: string; description?: string };
+  return (
+    <details class="call">
+      <summary>
+        <code>{name ?? "tool"}</code> <span class="dim">{description}</span>
+      </summary>
+      <JsonTree value={tool} />
+    </details>
+  );
+}
+

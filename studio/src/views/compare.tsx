@@ -1,0 +1,221 @@
+// Compare: two runs side by side: the first differing step, graphs, outputs, and tokens and time by node.
+
+import { useEffect, useMemo } from "preact/hooks";
+import { href, route, go } from "../router";
+import type { Diff, Report, Step } from "../types";
+import { count, duration, plural, pretty, time } from "../ui/format";
+import { TextDiff } from "../ui/diff";
+import { JsonTree } from "../ui/json";
+import { Facts, Panel, Table } from "../ui/panel";
+import { ProblemBox, useResource } from "../ui/resource";
+import { Status } from "../ui/status";
+import { OpenRun } from "../run/open";
+import { Graph } from "../run/graph";
+
+export function CompareChoice() {
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const data = new FormData(event.currentTarget as HTMLFormElement);
+    go(href(["compare", String(data.get("a")).trim(), String(data.get("b")).trim()]));
+  };
+  return (
+    <div class="view">
+      <h1>Compare</h1>
+      <p>
+        Choose two runs, or select two in the list of <a href={href(["runs"])}>runs</a>. A fork opens its comparison with the run that it continues.
+      </p>
+      <form class="filters" onSubmit={submit}>
+        <label>
+          First run
+          <input name="a" required />
+        </label>
+        <label>
+          Second run
+          <input name="b" required />
+        </label>
+        <button class="primary">Compare</button>
+      </form>
+    </div>
+  );
+}
+
+function useRun(id: string): OpenRun {
+  const run = useMemo(() => new OpenRun(id), [id]);
+  useEffect(() => () => run.close(), [run]);
+  return run;
+}
+
+export function Compare() {
+  const [a = "", b = ""] = route.value.args;
+  if (!b) return <CompareChoice />;
+  return <Both key={`${a}/${b}`} a={a} b={b} />;
+}
+
+function Both({ a, b }: { a: string; b: string }) {
+  const [left, right] = [useRun(a), useRun(b)];
+  void left.version.value;
+  void right.version.value;
+  const diff = useResource<Diff>(`/runs/${encodeURIComponent(a)}/diff/${encodeURIComponent(b)}`);
+  // The difference is known as far as both runs have come; it is read again when one of them ends.
+  useEffect(() => {
+    if (diff.data.value || diff.problem.value) void diff.reload();
+  }, [left.ended.value, right.ended.value]);
+  return (
+    <div class="view compare">
+      <div class="view-title">
+        <h1>Compare</h1>
+        <a class="button" href={href(["compare", b, a])}>
+          Swap
+        </a>
+      </div>
+      <div class="columns">
+        <Title run={left} />
+        <Title run={right} />
+      </div>
+      <Panel title="First differing step">
+        {diff.problem.value && <ProblemBox problem={diff.problem.value} />}
+        {diff.data.value && <FirstStep a={a} b={b} diff={diff.data.value} />}
+      </Panel>
+      <Panel title="Graphs">
+        <div class="columns">
+          <Graph run={left} />
+          <Graph run={right} />
+        </div>
+      </Panel>
+      <Panel title="Outputs">
+        <Outputs left={left.report.value} right={right.report.value} />
+      </Panel>
+      <Panel title="Tokens and time by node">
+        <Nodes left={left} right={right} />
+      </Panel>
+    </div>
+  );
+}
+
+function Title({ run }: { run: OpenRun }) {
+  const { model } = run;
+  const report = run.report.value;
+  return (
+    <section class="panel" aria-label={run.id}>
+      <h2>
+        <a href={href(["runs", run.id])}>{run.id}</a>
+      </h2>
+      {run.problem.value && <ProblemBox problem={run.problem.value} />}
+      <Status status={run.status.value} />
+      <Facts
+        of={[
+          ["Workflow", report?.workflowId ?? model.workflow],
+          ["Started", time(model.startAt || undefined)],
+          ["Duration", duration(model.startAt ? model.lastAt - model.startAt : undefined)],
+          ["Tokens", count(report?.tokens?.spent?.total)],
+        ]}
+      />
+    </section>
+  );
+}
+
+function FirstStep({ a, b, diff }: { a: string; b: string; diff: Diff }) {
+  const { commonSteps } = diff;
+  if (!diff.a && !diff.b) {
+    return <p>All {plural(commonSteps, "step")} are equal{diff.outcome?.equal === false ? ", and the outcomes differ" : ", and so are the outcomes"}.</p>;
+  }
+  return (
+    <>
+      <p>The first {plural(commonSteps, "step")} are equal. Then:</p>
+      <div class="columns">
+        <StepCard id={a} step={diff.a} />
+        <StepCard id={b} step={diff.b} />
+      </div>
+    </>
+  );
+}
+
+function StepCard({ id, step }: { id: string; step: Step | null }) {
+  if (!step) return <p class="dim">{id} has no further step.</p>;
+  const { step: number, threadId, nodeId, kind, effectId, ...rest } = step;
+  return (
+    <div>
+      <p>
+        <a href={href(["runs", id, "state"], { step: number, node: nodeId ?? undefined })}>Step {number}</a>: {kind}
+        {nodeId && (
+          <>
+            {" "}
+            at <strong>{nodeId}</strong>
+          </>
+        )}{" "}
+        in thread <code>{threadId}</code>
+        {effectId && (
+          <span class="dim">
+            {" "}
+            ({effectId}
+            {step.durationMs != null && `, ${duration(step.durationMs)}`})
+          </span>
+        )}
+      </p>
+      <JsonTree value={rest} open={false} name="details" />
+    </div>
+  );
+}
+
+/** An output without the usage of tokens and the ids of threads, which differ in every run. */
+function stable(output: unknown): unknown {
+  if (output === null || typeof output !== "object" || Array.isArray(output)) return output;
+  const { usage: _, childThreadIds: __, ...rest } = output as { [key: string]: unknown };
+  return rest;
+}
+
+function Outputs({ left, right }: { left?: Report; right?: Report }) {
+  if (!left || !right) return <p class="dim loading">Loading…</p>;
+  const text = (report: Report) => (report.error ? `${report.error.code}: ${report.error.message}\n` : "") + (report.output === undefined ? "" : pretty(report.output));
+  return <TextDiff left={text(left)} right={text(right)} label="Outputs" />;
+}
+
+interface NodeFigures {
+  visits: number;
+  ms: number;
+  tokens: number;
+  output: string;
+}
+
+function figuresOf(run: OpenRun): Map<string, NodeFigures> {
+  const found = new Map<string, NodeFigures>();
+  for (const visit of run.model.visits) {
+    const name = `${visit.workflow}/${visit.node}`;
+    const figures = found.get(name) ?? { visits: 0, ms: 0, tokens: 0, output: "" };
+    figures.visits += 1;
+    figures.ms += (visit.endAt ?? run.model.lastAt) - visit.startAt;
+    figures.output += visit.status + JSON.stringify(stable(visit.error ?? visit.output));
+    found.set(name, figures);
+  }
+  for (const node of run.report.value?.usage?.nodes ?? []) {
+    const figures = found.get(`${node.workflowId}/${node.nodeId}`);
+    if (figures) figures.tokens += (node.usage as { total?: number } | undefined)?.total ?? 0;
+  }
+  return found;
+}
+
+function Nodes({ left, right }: { left: OpenRun; right: OpenRun }) {
+  const [a, b] = [figuresOf(left), figuresOf(right)];
+  const names = [...new Set([...a.keys(), ...b.keys()])];
+  const change = (one: number, other: number, format: (value: number) => string) => (one === other ? "=" : `${other > one ? "+" : "−"}${format(Math.abs(other - one))}`);
+  return (
+    <Table
+      label="Tokens and time by node"
+      columns={["Node", "Output", "#Time, first", "#Time, second", "#Change of time", "#Tokens, first", "#Tokens, second", "#Change of tokens"]}
+      rows={names.slice(0, 500).map((name) => {
+        const [one, two] = [a.get(name), b.get(name)];
+        const both = one && two;
+        return [
+          name,
+          !both ? <span class="badge change">only in the {one ? "first" : "second"}</span> : one.output === two.output ? "equal" : <span class="badge change">≠ different</span>,
+          duration(one?.ms),
+          duration(two?.ms),
+          both && change(one.ms, two.ms, duration),
+          count(one?.tokens || undefined),
+          count(two?.tokens || undefined),
+          both && change(one.tokens, two.tokens, count),
+        ];
+      })}
+    />
+  );
+}
