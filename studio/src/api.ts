@@ -85,7 +85,8 @@ const FIXES: { [code: string]: string } = {
   OVERLOADED: "Wait until active runs have ended, or raise --max-runs.",
   DRAINING: "Wait until the service has restarted.",
   UNAUTHORIZED: "Enter a token of the service's --token-file.",
-  OFFLINE: "Start the service. The page connects again by itself.",
+  STUDIO_READ_ONLY: "Start the service with --studio full.",
+  OFFLINE: "Start the service. The page connects again automatically.",
 };
 
 async function send(path: string, init: RequestInit = {}): Promise<Response> {

@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
@@ -26,12 +26,12 @@ export async function servePirn(files, { store = true, args = [] } = {}) {
   let port = 0;
   const start = () =>
     new Promise((resolve, reject) => {
-      const options = [...files.map((file) => join(root, file)), "--listen", `127.0.0.1:${port}`, ...(store ? ["--store", path] : []), ...args];
+      const options = [...files.map((file) => resolve(root, file)), "--listen", `127.0.0.1:${port}`, ...(store ? ["--store", path] : []), ...args];
       child = spawn(findPirn(), ["serve", ...options], { stdio: ["ignore", "ignore", "pipe"], cwd: root });
       let log = "";
       child.stderr.on("data", (data) => {
         log += data;
-        const found = /listening on http:\/\/[^\s:]+:(\d+)/.exec(log);
+        const found = /listening on http:\/\/[^\s:]+:(\d+)\s/.exec(log);
         if (found) {
           port = Number(found[1]);
           resolve();

@@ -29,3 +29,24 @@ export const FAILING = {
     },
   ],
 };
+
+/** A FORK of `n` branches that each set a variable. */
+export function fork(n) {
+  const paths = Array.from({ length: n }, (_, i) => `p${i}`);
+  return {
+    id: `fork-${n}`,
+    nodes: [
+      { id: "start", type: "START" },
+      { id: "fork", type: "FORK", config: { forkPathIds: paths, childNodeIds: paths.map((path) => `set-${path}`) } },
+      ...paths.map((path, i) => ({ id: `set-${path}`, type: "VARIABLE", config: { variableName: "n", expression: String(i) } })),
+      { id: "join", type: "JOIN", config: { joinStrategy: "ALL_COMPLETED" } },
+      { id: "end", type: "END" },
+    ],
+    edges: [
+      { from: "start", to: "fork" },
+      ...paths.flatMap((path) => [{ from: "fork", to: `set-${path}` }, { from: `set-${path}`, to: "join" }]),
+      { from: "join", to: "end" },
+    ],
+    variables: [{ name: "n", value: 0 }],
+  };
+}

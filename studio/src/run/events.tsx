@@ -133,9 +133,9 @@ export function Events({ run }: { run: OpenRun }) {
         />
         {event && (
           <section class="raw" aria-label="Selected event" tabIndex={0}>
-            <h3>
+            <h2>
               {event.type} <span class="dim">{event.sequence}</span>
-            </h3>
+            </h2>
             <JsonTree key={event.sequence} value={event} />
           </section>
         )}

@@ -1,0 +1,30 @@
+// Rules of the source and of the bundle.
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { it } from "node:test";
+import { gzipSync } from "node:zlib";
+import { root } from "./server.mjs";
+
+const studio = join(root, "studio");
+
+it("no text becomes HTML", async () => {
+  for (const entry of await readdir(join(studio, "src"), { recursive: true })) {
+    if (!/\.tsx?$/.test(entry)) continue;
+    const source = await readFile(join(studio, "src", entry), "utf8");
+    assert.doesNotMatch(source, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|dangerouslySet/, entry);
+  }
+});
+
+it("the committed page has at most 60,000 bytes of gzip, and no inline script or style", async () => {
+  const files = await Promise.all(["index.html", "studio.js", "studio.css"].map((name) => readFile(join(studio, "dist", name))));
+  const size = files.reduce((sum, file) => sum + gzipSync(file, { level: 9 }).length, 0);
+  assert.ok(size <= 60_000, `${size} bytes`);
+  const page = files[0].toString();
+  assert.doesNotMatch(page, /<style|style=|<script(?![^>]*src=)|javascript:/);
+  assert.doesNotMatch(page + files[1], /https?:\/\/(?!www\.w3\.org\/)/);
+});
+
+it("the lock file names no registry", async () => {
+  assert.doesNotMatch(await readFile(join(studio, "package-lock.json"), "utf8"), /"resolved"/);
+});

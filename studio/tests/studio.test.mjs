@@ -1,0 +1,251 @@
+// The page in a browser, before real services and runs of the examples.
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { axe, closeBrowser, launch, open, skip, studio } from "./browser.mjs";
+import { root } from "./server.mjs";
+import { FAILING, fork } from "./workflows.mjs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+
+const DESK = "examples/support-desk/workflow.json";
+const APPROVAL = "examples/approval/workflow.json";
+const example = async (name) => JSON.parse(await readFile(join(root, "examples", name), "utf8"));
+
+/** Fails if the page broke its policy or a script failed. */
+async function close(page) {
+  const { problems } = page;
+  await page.close();
+  assert.deepEqual(problems, []);
+}
+const text = (page, selector) => page.locator(selector).first().innerText();
+
+describe("the page", { skip, concurrency: false }, () => {
+  let folder;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "studio-files-"));
+    await launch();
+  });
+  after(async () => {
+    await closeBrowser();
+    await rm(folder, { recursive: true, force: true });
+  });
+  const file = async (name, workflow) => {
+    const path = join(folder, name);
+    await writeFile(path, JSON.stringify(workflow));
+    return path;
+  };
+
+  describe("of the support desk and the approval", () => {
+    let desk;
+    before(async () => {
+      desk = await studio([DESK, APPROVAL]);
+      await desk.post("/runs?wait=20", { workflow: "support-desk", runId: "desk", input: await example("support-desk/ticket.json"), conversation: await example("support-desk/conversation.json") });
+      await desk.post("/runs", { workflow: "approval", runId: "order", input: { supplier: "Halden Mills", amount: 1200 } });
+    });
+    after(() => desk.stop());
+
+    it("lists runs with their status, and filters by the address", async () => {
+      const page = await open(desk.url, "#/runs");
+      await page.waitForSelector("tbody tr:has-text('desk')");
+      assert.match(await text(page, "tr:has-text('desk') .status"), /completed/);
+      await page.selectOption("select >> nth=1", "approval");
+      await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+      assert.match(page.url(), /workflow=approval/);
+      await close(page);
+    });
+
+    it("starts a run from the form", async () => {
+      const page = await open(desk.url, "#/runs");
+      await page.click("text=Start a run");
+      await page.selectOption("dialog select", "approval");
+      await page.fill("dialog textarea", '{"supplier": "Mill", "amount": 3}');
+      await page.click("dialog button.primary");
+      await page.waitForSelector("text=waiting");
+      assert.match(page.url(), /#\/runs\/run-/);
+      await close(page);
+    });
+
+    it("draws nodes, lanes, the decision of a join, and the triggered workflow", async () => {
+      const page = await open(desk.url, "#/runs/desk");
+      await page.waitForSelector("[data-node=reviewed]");
+      assert.match(await page.getAttribute("[data-node=reviewed]", "aria-label"), /completed, 2 of 3, threshold 2/);
+      assert.match(await page.getAttribute("[data-node=lawyer]", "aria-label"), /cancelled/);
+      assert.equal(await page.locator(".link.dashed").count(), 3);
+      await page.click("[data-node=reviewed]");
+      assert.match(await text(page, ".details"), /lawyer cancelled at/);
+      await page.waitForFunction(() => location.hash.includes("node=reviewed"));
+      await close(page);
+    });
+
+    it("moves graph, timeline and events with one cursor, and keeps it in the address", async () => {
+      const page = await open(desk.url, "#/runs/desk");
+      await page.waitForSelector("[data-node=end]");
+      const range = page.locator("input[type=range]");
+      await range.fill("40");
+      assert.match(await page.getAttribute("[data-node=end]", "aria-label"), /not reached/);
+      assert.match(await page.getAttribute("[data-node=policies]", "aria-label"), /running/);
+      const shown = await text(page, ".position");
+      await page.waitForFunction(() => /step=|event=/.test(location.hash));
+      await page.keyboard.press("3");
+      const address = page.url();
+      await page.reload();
+      await page.waitForFunction((before) => document.querySelector(".position").textContent === before, shown);
+      assert.equal(page.url(), address);
+      await page.goto(address.replace(/\/runs\/desk\/[a-z]*/, "/runs/desk/events"));
+      await page.waitForSelector(".row.selected");
+      await close(page);
+    });
+
+    it("continues to show a run after the service was killed and started again", async () => {
+      const page = await open(desk.url, "#/runs/order");
+      await page.waitForSelector("text=Waits for 2 answers");
+      await desk.service.kill();
+      await page.waitForSelector("text=Disconnected");
+      await desk.service.start();
+      const { interactions } = await desk.get("/runs/order/interactions");
+      for (const one of interactions) await desk.post(`/interactions/${one.id}`, { answer: "approve" });
+      await page.waitForSelector(".strip .t-ok", { timeout: 20_000 });
+      assert.match(await text(page, ".cause"), /Completed at ordered/);
+      assert.equal(await page.locator("text=Disconnected").count(), 0);
+      await close(page);
+    });
+
+    it("has no accessibility issues, light and dark", async () => {
+      for (const scheme of ["light", "dark"])
+        for (const hash of ["#/runs", "#/runs/desk/graph?node=reviewed", "#/runs/desk/timeline", "#/runs/desk/events?event=40", "#/runs?start=approval"]) {
+          const page = await open(desk.url, hash, { scheme });
+          await page.waitForSelector(hash.includes("desk") ? ".cause:has-text('Completed')" : "tbody tr");
+          await page.waitForTimeout(300);
+          assert.deepEqual(await axe(page), [], `${hash} ${scheme}`);
+          await close(page);
+        }
+    });
+
+    it("fits screens of 360 and 1,920 pixels", async () => {
+      for (const width of [360, 1920])
+        for (const hash of ["#/runs", "#/runs/desk/graph", "#/runs/desk/timeline", "#/runs/desk/events"]) {
+          const page = await open(desk.url, hash, { width });
+          await page.waitForSelector(hash.includes("desk") ? ".cause" : "tbody tr");
+          const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(wider <= 0, `${hash} is ${wider} px wider than ${width} px`);
+          await close(page);
+        }
+    });
+
+    it("is operated by the keyboard alone", async () => {
+      const page = await open(desk.url, "#/runs");
+      await page.waitForSelector("tbody tr");
+      await page.keyboard.press("?");
+      await page.waitForSelector("dialog[open] >> text=Go to runs");
+      await page.keyboard.press("Escape");
+      await page.waitForSelector("dialog", { state: "detached" });
+      await page.keyboard.press("Tab");
+      assert.match(await page.evaluate(() => document.activeElement.textContent), /Skip/);
+      await page.focus("tr:has-text('desk') td.mono a");
+      await page.keyboard.press("Enter");
+      await page.waitForSelector("[data-node=start]");
+      await page.focus("[data-node=start]");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("ArrowDown");
+      await page.waitForFunction(() => document.activeElement.getAttribute("data-node") === "read");
+      await page.evaluate(() => document.activeElement.blur());
+      await page.keyboard.press("2");
+      await page.waitForSelector(".timeline canvas");
+      await page.keyboard.press("ArrowDown");
+      assert.match(await text(page, ".timeline [role=status]"), /main|branch/);
+      await page.keyboard.press("Home");
+      assert.match(await text(page, ".position"), /(event 1|step 0|step 1) of/);
+      await page.keyboard.press("End");
+      await page.keyboard.press("g");
+      await page.keyboard.press("r");
+      await page.waitForSelector("h1:has-text('Runs')");
+      await close(page);
+    });
+  });
+
+  describe("of a map, a failure and a fork of 1,000", () => {
+    let service;
+    before(async () => {
+      service = await studio(["examples/research.json", await file("failing.json", FAILING), await file("fork.json", fork(1000))]);
+      const sources = ["dictionary", "museum", "newspaper", "library", "weaver"];
+      await service.post("/runs?wait=20", { workflow: "research", runId: "research", input: { question: "What is a pirn?", sources } });
+      await service.post("/runs?wait=20", { workflow: "failing", runId: "failing" });
+      await service.post("/runs?wait=60", { workflow: "fork-1000", runId: "wide" });
+    });
+    after(() => service.stop());
+
+    it("shows the items of a map as a stack with counts, and each of them", async () => {
+      const page = await open(service.url, "#/runs/research");
+      await page.waitForSelector("[data-node=look-up]");
+      assert.match(await page.getAttribute("[data-node=look-up]", "aria-label"), /5 items: 3 ✓ {2}1 ✕ {2}1 ⊘/);
+      await page.click("[data-node=look-up]");
+      await page.waitForSelector(".details [role=option]");
+      assert.equal(await page.locator(".details [role=option]").count(), 5);
+      await page.click(".details [role=option] >> nth=2");
+      await page.waitForSelector("text=source, 2");
+      assert.match(await page.getAttribute("[data-node=read]", "aria-label"), /failed/);
+      await close(page);
+    });
+
+    it("states the cause of a failure, shows each attempt, and shows HTML as text", async () => {
+      const page = await open(service.url, "#/runs/failing?node=unstable");
+      await page.waitForSelector(".cause:has-text('Failed')");
+      assert.match(await text(page, ".cause"), /^Failed at unstable after 3 attempts: SCRIPT_ERROR, no <b id=injected>bold<\/b>/);
+      assert.equal(await page.locator(".details .entries .entry").count(), 3);
+      for (const pane of ["timeline", "events?event=20"]) {
+        await page.goto(`${service.url}#/runs/failing/${pane}`);
+        await page.waitForTimeout(200);
+        assert.equal(await page.locator("#injected").count(), 0);
+      }
+      await close(page);
+    });
+
+    it("draws only the rows in view of a fork of 1,000", async () => {
+      const page = await open(service.url, "#/runs/wide/events");
+      await page.waitForSelector(".cause:has-text('Completed')", { timeout: 30_000 });
+      assert.ok((await page.locator(".list .row").count()) < 80);
+      await page.goto(`${service.url}#/runs/wide/timeline`);
+      await page.waitForSelector("canvas[aria-label*='1001 threads']");
+      await page.goto(`${service.url}#/runs/wide/graph`);
+      await page.waitForSelector("svg [data-node=join]", { state: "attached" });
+      await close(page);
+    });
+  });
+
+  it("asks for the token that the service requires", async () => {
+    const tokens = join(folder, "tokens");
+    await writeFile(tokens, "secret-token\n");
+    const service = await studio([APPROVAL], { args: ["--token-file", tokens], headers: { Authorization: "Bearer secret-token" } });
+    await service.post("/runs", { workflow: "approval", runId: "order", input: { supplier: "Mill", amount: 1 } });
+    const page = await open(service.url, "#/runs");
+    await page.fill("input[type=password]", "wrong");
+    await page.click("dialog button.primary");
+    await page.waitForSelector("input[type=password]");
+    await page.fill("input[type=password]", "secret-token");
+    await page.click("dialog button.primary");
+    await page.waitForSelector("tbody tr:has-text('order')");
+    await page.goto(`${service.url}#/runs/order`);
+    await page.waitForSelector("text=Waits for 2 answers");
+    await close(page);
+    await service.stop();
+  });
+
+  it("offers no change in the mode read", async () => {
+    const service = await studio([APPROVAL], { args: ["--studio", "read"] });
+    await service.post("/runs", { workflow: "approval", runId: "order", input: { supplier: "Mill", amount: 1 } });
+    const page = await open(service.url, "#/runs");
+    await page.waitForSelector("text=Read only");
+    await page.waitForSelector("tbody tr");
+    assert.equal(await page.locator("text=Start a run").count(), 0);
+    assert.equal(await page.locator("input[type=checkbox]").count(), 0);
+    const refused = await page.evaluate(async () => {
+      const answer = await fetch("../v1/runs/order/cancel", { method: "POST", headers: { "Content-Type": "application/json", "X-Pirn-Studio": "1" }, body: "{}" });
+      return (await answer.json()).code;
+    });
+    assert.equal(refused, "STUDIO_READ_ONLY");
+    await close(page);
+    await service.stop();
+  });
+});
