@@ -37,7 +37,8 @@ pub use pirn_core::definition::{
     WorkflowDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
-pub use pirn_core::event::{Event, EventData, EventFields, EventType};
+pub use pirn_core::event::{Event, EventData, EventFields};
+pub use pirn_core::event_type::EventType;
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::{CallBound, FinishReason};
 pub use pirn_core::run::{

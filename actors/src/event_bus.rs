@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
+use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::event_type::EventType;
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::{Outcome, ThreadId};
 

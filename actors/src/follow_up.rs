@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::event::{Event, RaisedEvent};
+use pirn_core::event_type::EventType;
 use serde_json::json;
 
 use crate::protocol::bus::{BusMsg, Source};

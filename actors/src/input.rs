@@ -195,7 +195,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use pirn_core::event::{EventType, RaisedEvent};
+    use pirn_core::event::RaisedEvent;
+    use pirn_core::event_type::EventType;
 
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventMask, EventType};
+use pirn_core::event::{Event, EventMask};
+use pirn_core::event_type::EventType;
 
 use crate::protocol::bus::{ArbiterSubscriptions, ByRun, EndedRun, OfRun, RunInterest, Subscriber};
 use crate::protocol::events::{Delivery, Undelivered};

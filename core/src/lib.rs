@@ -18,11 +18,13 @@
 //!   ↓
 //! conversation  schedule  trigger
 //!   ↓
+//! times
+//!   ↓
 //! definition
 //!   ↓
 //! event  message  script
 //!   ↓
-//! value
+//! event_type  value
 //!   ↓
 //! error  fair_queue  session  status
 //! ```
@@ -38,6 +40,7 @@ pub mod conversation;
 pub mod definition;
 pub mod error;
 pub mod event;
+pub mod event_type;
 pub mod fair_queue;
 pub mod graph;
 pub mod join;
@@ -49,6 +52,7 @@ pub mod script;
 pub mod session;
 pub mod status;
 pub mod thread;
+pub mod times;
 pub mod trigger;
 pub mod value;
 

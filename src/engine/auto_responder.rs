@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::Event;
+use pirn_core::event_type::EventType;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::{Interaction, ToolConsent};
 use serde::Deserialize;

@@ -7,7 +7,7 @@ use pirn_actors::engine::{RunRequest, SessionRequest};
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::EventType;
+use pirn_core::event_type::EventType;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::Interaction;
 use serde::Serialize;

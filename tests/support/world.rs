@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn::{Engine, EngineBuilder, Journal, RunBuilder, RunReport, SubscriptionItem, Tokenizer};
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::Event;
+use pirn_core::event_type::EventType;
 use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
 use serde_json::{Value, json};

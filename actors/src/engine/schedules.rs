@@ -11,7 +11,8 @@ use futures::{FutureExt, StreamExt};
 use pirn_core::Millis;
 use pirn_core::definition::{ScheduleDefinition, TriggerDefinition};
 use pirn_core::run::{Control, scheduled};
-use pirn_core::schedule::{Effect, Input, ScheduleMachine, ScheduleState, Times};
+use pirn_core::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
+use pirn_core::times::Times;
 use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::EventType;
+use pirn_core::event_type::EventType;
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::message::ToolCall;
 use pirn_core::run::{Message, Origin, RunMachine, ThreadNo, ToThread};

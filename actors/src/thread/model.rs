@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pirn_core::conversation::ModelRequest;
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::RaisedEvent;
+use pirn_core::event_type::EventType;
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine, ToolChoice};
 use serde_json::json;

@@ -18,7 +18,7 @@ use pirn_actors::ports::{
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::EventType;
+use pirn_core::event_type::EventType;
 use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
 use pirn_core::run::RunReport;
 use pirn_core::script::{Scope, ScriptFault};

@@ -6,7 +6,7 @@ use super::conditions::{Truth, truth_of};
 use super::emitted_events::may_emit;
 use super::{Analysis, WorkflowSet};
 use crate::definition::FaultCode;
-use crate::event::EventType;
+use crate::event_type::EventType;
 
 /// Reports each such enabled trigger.
 pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {

@@ -3,7 +3,7 @@
 use super::Flow;
 use super::conditions::{Truth, truth_of};
 use crate::definition::{TriggerAction, TriggerDefinition};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{ContextNode, Graph, NodeKind};
 
 /// True if a thread of the workflow may raise such an event. If the nodes do not determine it, the result is true.

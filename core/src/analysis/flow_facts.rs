@@ -11,10 +11,8 @@ use std::collections::BinaryHeap;
 use super::conditions::{Choices, choices, edge_choices};
 use super::join_feasibility::{CountedEnd, Infeasible, PathOutcomes, can_fail, can_succeed, wanted, width};
 use super::{Flow, WorkflowSet};
-use crate::definition::TriggerAction;
+use crate::definition::{DEFAULT_MAX_STEPS, TriggerAction};
 use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind, QuestionTimeout};
-
-use crate::thread::DEFAULT_MAX_STEPS;
 
 /// A transition out of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::emitted_events::can_match;
 use super::{Analysis, Flow, WorkflowSet};
 use crate::definition::{CompressionConfig, FaultCode, TriggerDefinition};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::diagnostics::pointer;
 use crate::graph::{ContextNode, NodeKind};
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::emitted_events::{emitted_by_action, emitted_by_run, is_unbounded, started_by};
 use super::{Analysis, PlacedTrigger, WorkflowSet};
 use crate::definition::FaultCode;
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::NodeIx;
 use crate::graph::scc::components;
 

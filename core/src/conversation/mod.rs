@@ -39,8 +39,8 @@ mod watch;
 pub use blocks::{block_before, split_block, tool_blocks, widen};
 pub use error::ConversationError;
 pub use large_results::{
-    DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, LargeResults, MIN_RESULT_TOKENS, ShownResult, artifact_of,
-    no_longer_shown, read_artifact, recall, shown_result,
+    DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, LargeResults, ShownResult, artifact_of, no_longer_shown,
+    read_artifact, recall, shown_result,
 };
 pub use log::{Basis, Conversation};
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
@@ -53,9 +53,7 @@ pub use position::{PinStrategy, pin_position};
 pub use prefix::{Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
 pub use prepared::{Outline, PreparedRequest};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
-pub use select::{
-    SelectionWarning, check, parse_selection, pointer_of, select, select_counted, select_from, select_positions,
-};
+pub use select::{parse_selection, select, select_counted, select_from, select_positions};
 pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{CountedMessage, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
 pub use tool_pairs::{UNANSWERED, repair_tool_pairs};

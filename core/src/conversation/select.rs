@@ -5,23 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Conversation, ConversationError, CountedMessage};
-use crate::definition::{ConversationHistoryOptions, HistorySelection, json_from_value};
+use crate::definition::{ConversationHistoryOptions, HistorySelection, SelectionFault, json_from_value};
 use crate::message::{Message, Role};
-
-/// Warning about redundant options.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SelectionWarning {
-    /// Option that is used.
-    pub used: &'static str,
-    /// Ignored options, in order.
-    pub ignored: Vec<&'static str>,
-}
 
 /// Returns the selected messages in order. If fewer messages exist than are requested, all are selected. The selection is exact:
 /// incomplete tool blocks are repaired when a request is built.
 ///
 /// # Errors
-/// Returns [`ConversationError::InvalidHistoryOptions`] if [`check`] does.
+/// Returns [`ConversationError::InvalidHistoryOptions`] if [`ConversationHistoryOptions::check`] does.
 pub fn select(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
@@ -69,7 +60,7 @@ pub fn select_positions(
     options: &ConversationHistoryOptions,
 ) -> Result<Vec<usize>, ConversationError> {
     // First, so that the branches below need not handle zeros and empty ranges.
-    check(options)?;
+    options.check()?;
     let view = conversation.visible();
     let of_role = |role: Role| -> Vec<usize> {
         view.iter()
@@ -78,7 +69,7 @@ pub fn select_positions(
             .map(|(position, _)| position)
             .collect()
     };
-    // The order of `check`: the first option that is given wins.
+    // The order of `ConversationHistoryOptions::check`: the first option that is given wins.
     Ok(if let Some(count) = options.last_n {
         (view.len().saturating_sub(bounded(count))..view.len()).collect()
     } else if let Some(last) = options.last_n_by_role {
@@ -112,47 +103,6 @@ pub fn select_positions(
     })
 }
 
-/// Checks options: at least one given, counts positive, ranges not empty. Several are a warning: the first
-/// in the order `lastN`, `lastNByRole`, `byRole`, `range`, `rangeByRole` wins.
-///
-/// # Errors
-/// [`ConversationError::InvalidHistoryOptions`] with a pointer to the field.
-pub fn check(options: &ConversationHistoryOptions) -> Result<Option<SelectionWarning>, ConversationError> {
-    if options.last_n == Some(0) {
-        return invalid("/lastN", "lastN must be a positive integer");
-    }
-    if options.last_n_by_role.is_some_and(|last| last.count == 0) {
-        return invalid("/lastNByRole/count", "count must be a positive integer");
-    }
-    // Ignored options are checked too: a mistake in them should not appear when another is removed.
-    if options.range.is_some_and(|range| range.start >= range.end) {
-        return invalid("/range", "start must be below end");
-    }
-    if options.range_by_role.is_some_and(|range| range.start >= range.end) {
-        return invalid("/rangeByRole", "start must be below end");
-    }
-    let given = [
-        ("lastN", options.last_n.is_some()),
-        ("lastNByRole", options.last_n_by_role.is_some()),
-        ("byRole", options.by_role.is_some()),
-        ("range", options.range.is_some()),
-        ("rangeByRole", options.range_by_role.is_some()),
-    ];
-    let mut given = given
-        .into_iter()
-        .filter(|(_, is_given)| *is_given)
-        .map(|(name, _)| name);
-    let Some(used) = given.next() else {
-        return invalid(
-            "",
-            "at least one of lastN, lastNByRole, byRole, range, rangeByRole is needed",
-        );
-    };
-    // The rest of the iterator, after the first was taken.
-    let ignored: Vec<&'static str> = given.collect();
-    Ok((!ignored.is_empty()).then_some(SelectionWarning { used, ignored }))
-}
-
 /// Reads a selection from JSON: `true`, `false`, or options, checked.
 ///
 /// # Errors
@@ -166,7 +116,7 @@ pub fn parse_selection(value: &Value) -> Result<HistorySelection, ConversationEr
                     pointer: error.pointer().unwrap_or_default().to_owned(),
                     message: error.message().to_owned(),
                 })?;
-            check(&options)?;
+            options.check()?;
             Ok(HistorySelection::Some(options))
         }
         Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -178,25 +128,13 @@ pub fn parse_selection(value: &Value) -> Result<HistorySelection, ConversationEr
     }
 }
 
-/// Converts a path to a JSON pointer.
-pub fn pointer_of(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    path.iter()
-        .map(|segment| match segment {
-            Segment::Seq { index } => format!("/{index}"),
-            // `~` first: the other replacement inserts it.
-            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-            // Not part of the JSON text.
-            Segment::Enum { .. } | Segment::Unknown => String::new(),
-        })
-        .collect()
-}
-
-fn invalid<T>(pointer: &str, message: &str) -> Result<T, ConversationError> {
-    Err(ConversationError::InvalidHistoryOptions {
-        pointer: pointer.to_owned(),
-        message: message.to_owned(),
-    })
+impl From<SelectionFault> for ConversationError {
+    fn from(fault: SelectionFault) -> Self {
+        Self::InvalidHistoryOptions {
+            pointer: fault.pointer.to_owned(),
+            message: fault.message.to_owned(),
+        }
+    }
 }
 
 fn bounded(number: u64) -> usize {

@@ -26,6 +26,68 @@ pub struct ConversationHistoryOptions {
     pub range_by_role: Option<RoleRange>,
 }
 
+/// Warning about redundant options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionWarning {
+    /// Option that is used.
+    pub used: &'static str,
+    /// Ignored options, in order.
+    pub ignored: Vec<&'static str>,
+}
+
+/// Reason why options are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectionFault {
+    /// JSON pointer to the field, inside the options.
+    pub pointer: &'static str,
+    /// Description of the fault.
+    pub message: &'static str,
+}
+
+impl ConversationHistoryOptions {
+    /// Checks options: at least one given, counts positive, ranges not empty. Several are a warning: the first
+    /// in the order `lastN`, `lastNByRole`, `byRole`, `range`, `rangeByRole` wins.
+    ///
+    /// # Errors
+    /// The first fault, with a pointer to the field.
+    pub fn check(&self) -> Result<Option<SelectionWarning>, SelectionFault> {
+        let invalid = |pointer, message| Err(SelectionFault { pointer, message });
+        if self.last_n == Some(0) {
+            return invalid("/lastN", "lastN must be a positive integer");
+        }
+        if self.last_n_by_role.is_some_and(|last| last.count == 0) {
+            return invalid("/lastNByRole/count", "count must be a positive integer");
+        }
+        // Ignored options are checked too: a mistake in them should not appear when another is removed.
+        if self.range.is_some_and(|range| range.start >= range.end) {
+            return invalid("/range", "start must be below end");
+        }
+        if self.range_by_role.is_some_and(|range| range.start >= range.end) {
+            return invalid("/rangeByRole", "start must be below end");
+        }
+        let given = [
+            ("lastN", self.last_n.is_some()),
+            ("lastNByRole", self.last_n_by_role.is_some()),
+            ("byRole", self.by_role.is_some()),
+            ("range", self.range.is_some()),
+            ("rangeByRole", self.range_by_role.is_some()),
+        ];
+        let mut given = given
+            .into_iter()
+            .filter(|(_, is_given)| *is_given)
+            .map(|(name, _)| name);
+        let Some(used) = given.next() else {
+            return invalid(
+                "",
+                "at least one of lastN, lastNByRole, byRole, range, rangeByRole is needed",
+            );
+        };
+        // The rest of the iterator, after the first was taken.
+        let ignored: Vec<&'static str> = given.collect();
+        Ok((!ignored.is_empty()).then_some(SelectionWarning { used, ignored }))
+    }
+}
+
 /// `true`, `false`, or a selection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -33,7 +33,9 @@ pub use context_operation::{
 };
 pub(crate) use fault::bounded;
 pub use fault::{Fault, FaultCode, MAX_FAULTS, Position};
-pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
+pub use history_options::{
+    ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange, SelectionFault, SelectionWarning,
+};
 pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
 pub use json::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_from_value};
 pub use load::{Loaded, load, nearest};
@@ -54,6 +56,6 @@ pub use trigger::{
 };
 pub use variable_name::{misplaced_secrets, shown_variable_name, variable_name_fault, variable_text_fault};
 pub use workflow::{
-    EdgeDefinition, InDoubt, Limits, NodeDefinition, OnError, Profile, Reducer, ReducerWord, RetryPolicy,
-    VariableDefinition, WorkflowConfig, WorkflowDefinition,
+    DEFAULT_MAX_STEPS, EdgeDefinition, InDoubt, Limits, MIN_RESULT_TOKENS, NodeDefinition, OnError, Profile, Reducer,
+    ReducerWord, RetryPolicy, VariableDefinition, WorkflowConfig, WorkflowDefinition,
 };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{HistorySelection, InDoubt, ScheduleDefinition};
-use crate::event::EventType;
+use crate::event_type::EventType;
 
 /// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`, or of type SCHEDULE with
 /// `schedule` instead of `condition`.

@@ -301,6 +301,12 @@ pub struct EdgeDefinition {
     pub weight: f64,
 }
 
+/// Default number of nodes that a thread may enter.
+pub const DEFAULT_MAX_STEPS: u64 = 1000;
+
+/// Minimum of `artifactTokens`: previews and pages of large results need room for their fixed text.
+pub const MIN_RESULT_TOKENS: u64 = 200;
+
 /// Limits and settings of a workflow. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -31,7 +31,8 @@ pub struct EventData(Representation);
 /// Fields of an event in addition to those of every event. Their names are fixed by Pirn.
 ///
 /// ```
-/// # use pirn_core::event::{EventType, RaisedEvent};
+/// # use pirn_core::event_type::EventType;
+/// # use pirn_core::event::RaisedEvent;
 /// # use serde_json::json;
 /// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);
 /// assert_eq!(event.fields["nodeId"], "a");

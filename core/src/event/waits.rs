@@ -16,12 +16,13 @@
 //!   [`EventWaits::dropped`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Event, EventType, RaisedEvent};
+use super::{Event, RaisedEvent};
+use crate::event_type::{EventType, is_kept};
 
 /// Maximum number of retained events for each word; the oldest is dropped.
 pub const MAX_KEPT_EVENTS: usize = 1_000;
@@ -48,17 +49,6 @@ impl TakenEvents {
         let passed = |word: &str| self.0.get(word).is_some_and(|last| event.sequence <= *last);
         passed(EventType::Custom.as_str()) || event.raised.event_name.as_deref().is_some_and(passed)
     }
-}
-
-/// Names of the event types other than CUSTOM.
-static TYPES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    let types = EventType::ALL.iter().filter(|known| **known != EventType::Custom);
-    types.map(|known| known.as_str()).collect()
-});
-
-/// True if a word names CUSTOM events, which are retained for later waits.
-pub fn is_kept(word: &str) -> bool {
-    !TYPES.contains(word)
 }
 
 /// True if a word names an event, by its type or its name.

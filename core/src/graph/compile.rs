@@ -15,12 +15,11 @@ use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_t
 use super::regions::check_regions;
 use super::snippets::Snippets;
 use super::triggers::check_trigger;
-use crate::conversation::MIN_RESULT_TOKENS;
 use crate::definition::{
-    Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, NodeConfig, TriggerDefinition, WorkflowConfig,
-    WorkflowDefinition, bounded,
+    Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, MIN_RESULT_TOKENS, NodeConfig, TriggerDefinition,
+    WorkflowConfig, WorkflowDefinition, bounded,
 };
-use crate::event::is_kept;
+use crate::event_type::is_kept;
 
 /// Minimum memory limit of a run, in bytes.
 const LEAST_RUN_BYTES: u64 = 65_536;

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
 
@@ -134,16 +133,16 @@ impl<'a> Diagnostics<'a> {
 
     /// Checks that a selection of messages is not empty and has valid bounds.
     pub(super) fn history(&mut self, options: &ConversationHistoryOptions, pointer: &[Step]) {
-        match check_selection(options) {
+        match options.check() {
             Ok(None) => {}
             Ok(Some(warning)) => {
                 let message = format!("several selections: `{}` is used, the others are ignored", warning.used);
                 self.warn(FaultCode::AmbiguousHistoryOptions, pointer, message);
             }
-            Err(error) => {
+            Err(fault) => {
                 let mut deeper = pointer.to_vec();
-                deeper.extend(error.pointer().split('/').filter(|key| !key.is_empty()).map(step));
-                self.fault(FaultCode::InvalidHistoryOptions, &deeper, error.to_string());
+                deeper.extend(fault.pointer.split('/').filter(|key| !key.is_empty()).map(step));
+                self.fault(FaultCode::InvalidHistoryOptions, &deeper, fault.message);
             }
         }
     }

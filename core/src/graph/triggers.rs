@@ -11,8 +11,8 @@ use crate::definition::json::Step;
 use crate::definition::{
     ExecuteTriggeredSubgraph, FaultCode, HistorySelection, ScheduleDefinition, TriggerAction, TriggerDefinition,
 };
-use crate::event::EventType;
-use crate::schedule::{Times, TimesFault};
+use crate::event_type::EventType;
+use crate::times::{Times, TimesFault};
 
 /// Checks one trigger. `seen` contains the ids of the triggers with this owner.
 pub(super) fn check_trigger<'t>(

@@ -15,7 +15,8 @@ use crate::conversation::{
 };
 use crate::definition::CompressionConfig;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventType, RaisedEvent};
+use crate::event::RaisedEvent;
+use crate::event_type::EventType;
 use crate::message::{Message, Role};
 use crate::thread::Outcome;
 

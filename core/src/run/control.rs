@@ -7,7 +7,7 @@ use super::step::Step;
 use super::{RunMachine, ThreadNo};
 use crate::definition::VariableScope;
 use crate::error::RunError;
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::thread::{CancelReason, Input, variable_fields};
 
 impl RunMachine {

@@ -25,7 +25,8 @@ use crate::conversation::{
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventType, Field, RaisedEvent};
+use crate::event::{Field, RaisedEvent};
+use crate::event_type::EventType;
 use crate::graph::{Graph, LlmNode, NodeKind};
 use crate::message::Message as ChatMessage;
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};

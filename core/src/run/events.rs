@@ -8,7 +8,8 @@ use super::doubt::{DoubtReport, UnresolvedEffect};
 use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
-use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::event::{EventMask, RaisedEvent};
+use crate::event_type::EventType;
 use crate::thread::Input;
 
 impl RunMachine {

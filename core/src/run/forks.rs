@@ -19,7 +19,7 @@ use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
 use crate::definition::ItemConversation;
 use crate::error::RunError;
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,

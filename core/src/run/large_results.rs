@@ -8,7 +8,8 @@ use crate::conversation::{
     shown_result,
 };
 use crate::definition::BuiltInTool;
-use crate::event::{EventType, RaisedEvent};
+use crate::event::RaisedEvent;
+use crate::event_type::EventType;
 use crate::message::{Message, Role, ToolCall};
 use crate::thread::{Outcome, ToolResult};
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::effect::DetachedStart;
 use crate::Millis;
 use crate::definition::{TriggerAction, TriggerDefinition};
-use crate::event::EventType;
+use crate::event_type::EventType;
 
 /// Returns the run that a SCHEDULE trigger starts at a time that local clocks show as `scheduled_at`; `None` if its action starts
 /// none. The input is the event SCHEDULE_DUE, or the fields of it that the action names.

@@ -14,7 +14,7 @@ use crate::Millis;
 use crate::conversation::Conversation;
 use crate::definition::AgentConfig;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{

@@ -6,7 +6,8 @@ use super::effect::Effect;
 use super::environment::RunEnvironment;
 use super::record::EventInterest;
 use crate::Millis;
-use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::event::{EventMask, RaisedEvent};
+use crate::event_type::EventType;
 use crate::graph::Graph;
 
 pub(super) struct Step<'a> {

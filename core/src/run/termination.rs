@@ -10,7 +10,7 @@ use super::step::Step;
 use super::tree::{Origin, OwnedWork};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::definition::MergeVariables;
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::join;
 use crate::thread::{CancelReason, EffectId};
 

@@ -26,7 +26,8 @@ use super::step::Step;
 use crate::conversation::{Conversation, MessageRules};
 use crate::definition::{PinSection, Pinned};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::event::{EventMask, RaisedEvent};
+use crate::event_type::EventType;
 use crate::graph::{NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{

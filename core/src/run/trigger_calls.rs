@@ -12,7 +12,8 @@ use super::step::Step;
 use super::{Effect, RunMachine};
 use crate::definition::InDoubt;
 use crate::error::RunError;
-use crate::event::{Event, EventType, RaisedEvent};
+use crate::event::{Event, RaisedEvent};
+use crate::event_type::EventType;
 
 /// Number of a trigger's call in its run.
 pub type CallNo = u64;

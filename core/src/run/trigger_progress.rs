@@ -78,7 +78,8 @@ mod tests {
     use super::super::record::{EventInterest, JournaledInput};
     use super::*;
     use crate::definition::{SourceFile, load};
-    use crate::event::{EventType, RaisedEvent};
+    use crate::event::RaisedEvent;
+    use crate::event_type::EventType;
     use crate::graph::{CompileContext, compile_loaded};
 
     fn told(message: ToSupervisor) -> JournaledInput {

@@ -22,7 +22,8 @@ use crate::definition::{
     ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
 };
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{Event, EventType};
+use crate::event::Event;
+use crate::event_type::EventType;
 use crate::graph::NodeKind;
 use crate::message::Message as ChatMessage;
 use crate::status::ThreadStatus;

@@ -1,9 +1,9 @@
 //! Conversion of a run's output to a type of the caller.
 
 use serde::Deserialize;
+use serde_path_to_error::{Path, Segment};
 
 use super::report::RunReport;
-use crate::conversation::pointer_of;
 use crate::error::RunError;
 use crate::status::ThreadStatus;
 
@@ -68,4 +68,17 @@ impl RunReport {
             reason: error.inner().to_string(),
         })
     }
+}
+
+/// Converts a path to a JSON pointer.
+fn pointer_of(path: &Path) -> String {
+    path.iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => format!("/{index}"),
+            // `~` first: the other replacement inserts it.
+            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+            // Not part of the JSON text.
+            Segment::Enum { .. } | Segment::Unknown => String::new(),
+        })
+        .collect()
 }

@@ -32,9 +32,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::Times;
 use crate::Millis;
 use crate::definition::{CatchUp, Overlap};
+use crate::times::Times;
 
 /// Maximum number of queued times.
 pub const MAX_QUEUED: usize = 100;

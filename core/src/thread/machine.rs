@@ -46,9 +46,6 @@ use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// Default number of nodes that a thread may enter.
-pub const DEFAULT_MAX_STEPS: u64 = 1000;
-
 /// Kind of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -29,9 +29,7 @@ pub use effect::{
 pub use evaluate::{ThreadScope, evaluate, written};
 pub use id::ThreadId;
 pub(crate) use items::item_names;
-pub use machine::{
-    DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables,
-};
+pub use machine::{NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables};
 pub use nodes::consent::{ConsentAnswer, ToolConsent};
 pub use nodes::question::Interaction;
 pub use safe_point::variable_fields;

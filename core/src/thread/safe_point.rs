@@ -11,7 +11,7 @@ use super::nodes::{NodeRun, Progress};
 use super::step::StepContext;
 use crate::definition::VariableScope;
 use crate::error::RunError;
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 

@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use super::effect::{
     CancelReason, ConversationOp, Effect, EffectId, Environment, Evaluation, Outcome, ThreadEnd, TimerPurpose,
 };
-use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
+use super::machine::{NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::{DeferredStop, SafePointWork};
 use crate::conversation::TokenUsage;
+use crate::definition::DEFAULT_MAX_STEPS;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventFields, EventType, Field, RaisedEvent};
+use crate::event::{EventFields, Field, RaisedEvent};
+use crate::event_type::EventType;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 

@@ -7,7 +7,8 @@
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use crate::event::{EventType, FieldRef, OWN_FIELDS, RaisedEvent};
+use crate::event::{FieldRef, OWN_FIELDS, RaisedEvent};
+use crate::event_type::EventType;
 
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq)]

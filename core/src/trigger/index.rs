@@ -13,7 +13,8 @@ use smol_str::SmolStr;
 use super::equality::{Equality, FieldValue, Literal, LiteralKind, field_value};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
-use crate::event::{Event, EventType};
+use crate::event::Event;
+use crate::event_type::EventType;
 
 /// A trigger that may match an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use super::index::{Candidate, TriggerIndex, watched_workflow};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
-use crate::event::{Event, EventMask, EventType};
+use crate::event::{Event, EventMask};
+use crate::event_type::EventType;
 
 /// Default maximum length of a chain of triggers that fire one another.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;

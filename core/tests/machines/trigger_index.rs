@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pirn_core::definition::TriggerDefinition;
-use pirn_core::event::{Event, EventData, EventType, RaisedEvent};
+use pirn_core::event::{Event, EventData, RaisedEvent};
+use pirn_core::event_type::EventType;
 use pirn_core::trigger::{Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pirn_core::definition::InDoubt;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::event::{Event, RaisedEvent};
+use pirn_core::event_type::EventType;
 use pirn_core::run::{CallTarget, Control, Message, Timer, ToConversation, ToSupervisor, ToThread, TriggerCall};
 use pirn_core::thread::{CancelReason, Input, Outcome};
 use proptest::prelude::*;

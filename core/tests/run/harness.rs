@@ -7,7 +7,8 @@ use std::sync::Arc;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::RaisedEvent;
+use pirn_core::event_type::EventType;
 use pirn_core::graph::NodeIx;
 use pirn_core::run::{
     AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,

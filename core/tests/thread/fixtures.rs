@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::conversation::{ModelRequest, Repairs, TokenUsage};
-use pirn_core::event::{EventMask, EventType, RaisedEvent};
+use pirn_core::event::{EventMask, RaisedEvent};
+use pirn_core::event_type::EventType;
 use pirn_core::graph::NodeKind;
 use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;

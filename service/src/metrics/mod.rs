@@ -9,7 +9,8 @@ mod series;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::Event;
+use pirn_core::event_type::EventType;
 use serde_json::{Value, json};
 
 pub(super) use metric::MetricId;

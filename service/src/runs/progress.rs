@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::Event;
+use pirn_core::event_type::EventType;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
 use pirn_core::definition::{Loaded, SourceFile};
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::RaisedEvent;
+use pirn_core::event_type::EventType;
 use pirn_core::graph::{Graph, NodeKind};
 use pirn_core::run::{Effect, ReplayStep, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
 use pirn_core::thread::{self, ThreadId};

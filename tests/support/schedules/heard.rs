@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::engine::EngineShared;
 use pirn_actors::events::{Deliver, Delivery, EventFilter, Subscription, Undelivered};
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::Event;
+use pirn_core::event_type::EventType;
 
 /// The deliveries, in order.
 #[derive(Clone, Default)]

@@ -22,6 +22,3 @@ pub use stored_results::{DEFAULT_KEPT_BYTES, DroppedResult, LargeResults};
 
 /// Default token limit of a reply, if the workflow has no limit for results.
 pub const DEFAULT_PAGE_TOKENS: u64 = 2_000;
-
-/// Minimum limit for results: previews and pages need room for their fixed text.
-pub const MIN_RESULT_TOKENS: u64 = 200;

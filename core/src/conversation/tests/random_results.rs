@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use super::super::compression::current_turn_start;
 use super::super::{
-    Conversation, CountedMessage, Estimator, LargeResults, MESSAGE_OVERHEAD, MIN_RESULT_TOKENS, ShownResult, Tokenizer,
-    artifact_of, read_artifact, recall, shown_result, tool_blocks,
+    Conversation, CountedMessage, Estimator, LargeResults, MESSAGE_OVERHEAD, ShownResult, Tokenizer, artifact_of,
+    read_artifact, recall, shown_result, tool_blocks,
 };
 use super::case_compression::done;
 use super::random_compressions::strategies;
 use super::random_histories::histories;
 use crate::conversation::compression::CompressionContext;
+use crate::definition::MIN_RESULT_TOKENS;
 use crate::message::{Message, Role};
 
 /// Generates texts with many lines and multi-byte letters, some with a lower case of another length.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
-use crate::event::{EventType, Field};
+use crate::event::Field;
+use crate::event_type::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;

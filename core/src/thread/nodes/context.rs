@@ -9,7 +9,7 @@ use super::{NodeRun, Progress, evaluate, failure};
 use crate::conversation::ModelRequest;
 use crate::definition::PinSection;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{ContextNode, NodeKind, TemplateMessage};
 use crate::message::Message;
 use crate::model_call::{FailureKind, ModelFailure};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{Fork, ForkIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
 use crate::thread::step::StepContext;

@@ -28,7 +28,7 @@ use super::{NodeRun, Progress, evaluate, failure, request};
 use crate::conversation::{AgentKind, TokenUsage, first_prompt};
 use crate::definition::{BuiltInTool, ToolRoundLimit};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Part, Role, ToolCall};
 use crate::model_call::{FinishReason, ModelFailure};

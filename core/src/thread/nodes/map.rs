@@ -9,7 +9,7 @@ use super::fork;
 use super::{NodeRun, Progress, evaluate, failure};
 use crate::definition::ForkStrategy;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{MapNode, NodeKind};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::items::item_names;

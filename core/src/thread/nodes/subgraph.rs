@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{NodeRun, Progress, evaluate, failure, value_or};
 use crate::definition::{AgentConfig, ConversationMode};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;

@@ -10,7 +10,7 @@ use super::question::Interaction;
 use super::{NodeRun, Progress, done, evaluate, failure};
 use crate::definition::VariableScope;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::message::ToolCall;
 use crate::thread::ThreadMachine;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{NodeRun, Progress, done, failure};
 use crate::Millis;
-use crate::event::is_kept;
+use crate::event_type::is_kept;
 use crate::graph::NodeKind;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::step::StepContext;
