@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pirn_core::analysis::analyse;
-use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, Profile, nearest};
-pub use pirn_core::definition::{Fault, SourceFile};
-use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
+use pirn_definition::analysis::analyse;
+use pirn_definition::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, Profile, nearest};
+pub use pirn_definition::definition::{Fault, SourceFile};
+use pirn_definition::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_models::{ModelRegistry, ProfileFault};
 use pirn_script::TextSyntax;
 use serde_json::Value;

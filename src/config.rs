@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Fault, FaultCode, SourceFile, json_from_str};
+use pirn_definition::definition::{Fault, FaultCode, SourceFile, json_from_str};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -31,15 +31,7 @@ pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
-pub use pirn_core::definition::{
-    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
-    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
-    WorkflowDefinition,
-};
-pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventFields};
-pub use pirn_core::event_type::EventType;
-pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::{CallBound, FinishReason};
 pub use pirn_core::run::{
     AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport,
@@ -48,6 +40,14 @@ pub use pirn_core::run::{
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};
 pub use pirn_core::trigger::TriggerState;
+pub use pirn_definition::definition::{
+    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
+    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
+    WorkflowDefinition,
+};
+pub use pirn_definition::error::{ErrorFacts, RunError, RunErrorCode};
+pub use pirn_definition::event_type::EventType;
+pub use pirn_definition::message::{Message, Part, Role, ToolCall};
 /// Language models: providers, and the registry that finds the model of a profile.
 pub use pirn_models as models;
 pub use pirn_models::{formats, tokens};

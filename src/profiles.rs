@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Profile, json_from_value, nearest};
+use pirn_definition::definition::{Profile, json_from_value, nearest};
 use pirn_models::ProfileFault;
 use serde_json::{Map, Value};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, StartedRun};
 use pirn_actors::host::{Host, Schedule, SimulatedConfig, SimulatedHost};
-use pirn_core::error::RunError;
+use pirn_definition::error::RunError;
 
 use crate::engine::{BuildError, EngineBuilder, Plan, with_inline_spawner};
 

@@ -20,9 +20,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pirn_actors::History;
-use pirn_core::definition::Pinned;
-use pirn_core::error::RunError;
 use pirn_core::status::ThreadStatus;
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::RunError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! Callers that wait until their input is durable.
 
-use pirn_core::error::RunError;
+use pirn_definition::error::RunError;
 
 /// Called once an input is durable, or with the reason why it never will be.
 pub(crate) type Acknowledge = Box<dyn FnOnce(Result<(), RunError>) + Send>;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::model_call::CallBound;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment, Setting, ThreadNo};
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
+use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::{Map, Value};
 
 use crate::call_context::CallContext;

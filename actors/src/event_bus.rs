@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
-use pirn_core::event_type::EventType;
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::{Outcome, ThreadId};
+use pirn_definition::event_type::EventType;
 
 use crate::answer::Answer;
 use crate::backlog::Backlog;

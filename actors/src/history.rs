@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
-use pirn_core::message::Message;
 use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
+use pirn_definition::message::Message;
 
 /// Immutable messages that start a conversation. Cloning is O(1).
 ///

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::graph::{Evaluator, Graph, NodeIx};
 use pirn_core::model_call::CallBound;
 use pirn_core::run::CallResult;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
+use pirn_definition::graph::{Evaluator, Graph, NodeIx};
 
 use crate::current_call::with_trigger_depth;
 use crate::journal::Graphs;

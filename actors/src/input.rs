@@ -196,7 +196,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use pirn_core::event::RaisedEvent;
-    use pirn_core::event_type::EventType;
+    use pirn_definition::event_type::EventType;
 
     use super::*;
 

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::Millis;
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::Graph;
 use pirn_core::run::{Effect, JournaledInput, RunStart, Setting};
+use pirn_definition::Millis;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::Graph;
 
 /// Graphs by workflow id, as they were when the run started. Sub-workflows are resolved here.
 pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;

@@ -20,13 +20,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use actix::{Actor, ActorContext, Context, Handler};
-use pirn_core::Millis;
-use pirn_core::error::RunError;
 use pirn_core::run::{
     AnswerRefused, Control, Effect, FiringRecord, Message, Panic, Panicked, RunMachine, RunStart, ThreadNo,
     ToConversation, ToSupervisor,
 };
 use pirn_core::thread::EffectId;
+use pirn_definition::Millis;
+use pirn_definition::error::RunError;
 
 use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};

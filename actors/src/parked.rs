@@ -9,8 +9,8 @@
 
 use std::rc::Rc;
 
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::Control;
+use pirn_definition::error::{RunError, RunErrorCode};
 
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::run_context::RunContext;

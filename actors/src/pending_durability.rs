@@ -1,8 +1,8 @@
 //! State of a durable run that waits for the journal: held-back effects, callers, and a requested end in this process.
 
-use pirn_core::Millis;
-use pirn_core::error::RunError;
 use pirn_core::run::{Effect, Outbox};
+use pirn_definition::Millis;
+use pirn_definition::error::RunError;
 
 use crate::acknowledgements::{Acknowledge, Acknowledgements};
 use crate::host::TimerHandle;

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::definition::{InDoubt, Profile};
-use pirn_core::error::RunError;
-use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
-use pirn_core::message::{Part, ToolCall};
 use pirn_core::model_call::CallBound;
 use pirn_core::run::Fits;
 use pirn_core::schedule::ScheduleState;
-use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{
     ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
 };
+use pirn_definition::definition::{InDoubt, Profile};
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
+use pirn_definition::message::{Part, ToolCall};
+use pirn_definition::script::{Scope, ScopeValues};
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::Millis;
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent, missed_event};
-use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
     Diverged, DoubtKind, Effect, EventInterest, JournaledInput, Message, OpenEffects, ReplayStep, RunMachine, RunStart,
     Settings, ThreadNo, ToThread, TriggerProgress,
 };
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
+use pirn_definition::Millis;
+use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::{Map, Value};
 
 use crate::environment::ActorEnvironment;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn_core::conversation::{Estimator, Tokenizer};
-use pirn_core::message::Part;
 use pirn_core::run::{Setting, Settings};
+use pirn_definition::message::Part;
 use serde_json::json;
 
 /// Configuration of one run. Shared with its tokenizers, which may count on any thread.

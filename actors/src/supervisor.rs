@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::Millis;
 use pirn_core::conversation::Conversation;
-use pirn_core::definition::Pinned;
-use pirn_core::error::RunError;
-use pirn_core::graph::Graph;
 use pirn_core::run::{
     DetachedStart, Effect, MAX_QUIESCE_ROUNDS, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo,
     Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
+use pirn_definition::Millis;
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::RunError;
+use pirn_definition::graph::Graph;
 use pirn_sync::{Permit, Setter};
 use serde_json::{Map, Value};
 

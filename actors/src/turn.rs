@@ -2,8 +2,8 @@
 
 use std::rc::{Rc, Weak};
 
-use pirn_core::Millis;
 use pirn_core::run::{Effect, Message, RunMachine};
+use pirn_definition::Millis;
 
 use crate::environment::ActorEnvironment;
 use crate::run_context::RunContext;

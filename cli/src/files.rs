@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use pirn::check::SourceFile;
 use pirn::config::read_text;
-use pirn_core::definition::nearest;
+use pirn_definition::definition::nearest;
 
 use crate::failure::Failure;
 use crate::redact;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use pirn_core::definition::{misplaced_secrets, variable_name_fault};
+use pirn_definition::definition::{misplaced_secrets, variable_name_fault};
 use regex::{Captures, Regex};
 use serde_json::Value;
 

@@ -17,7 +17,7 @@ pub(crate) struct Args {}
 
 /// The schema as text.
 pub(crate) fn text() -> String {
-    format!("{:#}\n", pirn_core::definition::schema())
+    format!("{:#}\n", pirn_definition::definition::schema())
 }
 
 /// Prints the schema.

@@ -10,8 +10,8 @@ use pirn::profiles;
 use pirn::tools::{Approval, McpServers, PromptInfo, ResourceInfo, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
 use pirn_actors::host::{Host, HostConfig, HostRuntime};
 use pirn_actors::ports::Tools;
-use pirn_core::definition::nearest;
-use pirn_core::message::ToolCall;
+use pirn_definition::definition::nearest;
+use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 use crate::config::{invalid_config, no_config};
@@ -215,7 +215,7 @@ fn as_text(tool: &ToolInfo) -> String {
 }
 
 fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Result<ExitCode, Failure> {
-    let arguments = pirn_core::definition::json_from_str(arguments).map_err(|error| {
+    let arguments = pirn_definition::definition::json_from_str(arguments).map_err(|error| {
         Failure::usage("INVALID_ARGUMENTS", format!("the arguments are not JSON: {error}"))
             .with_help("put them into single quotes: '{\"name\": \"value\"}'")
     })?;

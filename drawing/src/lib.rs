@@ -29,7 +29,7 @@ mod sketch;
 mod svg;
 mod workflow;
 
-use pirn_core::definition::{TriggerDefinition, WorkflowDefinition};
+use pirn_definition::definition::{TriggerDefinition, WorkflowDefinition};
 
 pub use drawing::{Drawing, Edge, EdgeKind, FONT_SIZE, Group, Label, Lane, Line, Node};
 pub use svg::svg;

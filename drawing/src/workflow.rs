@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::definition::{
+use pirn_definition::definition::{
     ContextOperation, ForkStrategy, JoinStrategy, MergeVariables, NodeConfig, NodeDefinition, OnDecided, PinSection,
     Reducer, TriggerAction, TriggerDefinition, VariableDefinition, WorkflowDefinition,
 };

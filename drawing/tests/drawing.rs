@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Loaded, SourceFile};
+use pirn_definition::definition::{Loaded, SourceFile};
 use pirn_drawing::{Drawing, draw, svg};
 
 fn loaded(name: &str) -> Loaded {

@@ -5,7 +5,7 @@ use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use http_body_util::BodyExt;
-use pirn_core::definition::{JsonError, JsonErrorKind, json_from_slice};
+use pirn_definition::definition::{JsonError, JsonErrorKind, json_from_slice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -33,7 +33,7 @@ impl Catalogue {
 
     pub(super) fn find(&self, id: &str) -> Result<Arc<PublishedWorkflow>, Problem> {
         self.offers.get(id).cloned().ok_or_else(|| {
-            let near = pirn_core::definition::nearest(id, self.offers.keys().map(String::as_str));
+            let near = pirn_definition::definition::nearest(id, self.offers.keys().map(String::as_str));
             let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             Problem::new(ProblemCode::UnknownWorkflow, format!("there is no workflow {id}{hint}"))
         })

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::definition::{Budget, ContextOperation, Fault, FaultCode, Loaded, NodeConfig};
 use pirn_core::model_call::CallBound;
+use pirn_definition::definition::{Budget, ContextOperation, Fault, FaultCode, Loaded, NodeConfig};
 use serde_json::{Map, Value};
 
 use pirn_models::ModelRegistry;

@@ -1,6 +1,6 @@
 //! Help texts by fault code, for faults without a specific help text.
 
-use pirn_core::definition::{Fault, FaultCode};
+use pirn_definition::definition::{Fault, FaultCode};
 
 /// Adds a help text to faults without one.
 pub(super) fn add(faults: &mut [Fault]) {

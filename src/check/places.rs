@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use pirn_core::definition::{Fault, FaultCode, NodeConfig, Origin};
-use pirn_core::error::RunError;
-use pirn_core::script::place;
+use pirn_definition::definition::{Fault, FaultCode, NodeConfig, Origin};
+use pirn_definition::error::RunError;
+use pirn_definition::script::place;
 use pirn_script::place_in_tags;
 use serde_json::Value;
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::{Interaction, ToolConsent};
+use pirn_definition::event_type::EventType;
 use serde::Deserialize;
 use serde_json::Value;
 

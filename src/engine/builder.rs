@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::journal::Journal;
 use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Tool};
 use pirn_core::conversation::Tokenizer;
-use pirn_core::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
+use pirn_definition::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_models::ChooseKey;
 use pirn_script::ScriptPort;
 use pirn_store::Store;

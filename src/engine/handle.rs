@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::engine::StartedRun;
-use pirn_core::definition::PinSection;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::AnswerRefused;
 use pirn_core::run::RunReport;
 use pirn_core::run::RunStatus;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Interaction;
+use pirn_definition::definition::PinSection;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_sync::{Lost, completion};
 use serde_json::Value;
 
@@ -141,7 +141,7 @@ impl RunHandle {
     ///
     /// The name is a string or an `Arc<str>`, which is shared and not copied. The data is a map or, cheaper, an array: after
     /// `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`. Data nested deeper than
-    /// [`MAX_LEVELS`](pirn_core::value::MAX_LEVELS), less one for the event, is logged and not raised.
+    /// [`MAX_LEVELS`](pirn_definition::value::MAX_LEVELS), less one for the event, is logged and not raised.
     pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
         // The depth is read on the calling thread, because only a trigger's call on this very task or thread belongs to the
         // cascade.

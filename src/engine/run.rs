@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pirn_actors::engine::{RunRequest, SessionRequest};
 use pirn_actors::events::{Deliver, Subscription};
-use pirn_core::definition::Pinned;
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event_type::EventType;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::Interaction;
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
 use serde::Serialize;
 use serde_json::Value;
 

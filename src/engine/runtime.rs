@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, Spawner, StartJob};
 use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedHost, ThreadTag};
-use pirn_core::error::{RunError, RunErrorCode};
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_sync::Lost;
 
 use super::{Names, ShutdownReport};

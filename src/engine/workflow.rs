@@ -1,6 +1,6 @@
 //! Public description of a registered workflow, for programs that start it.
 
-use pirn_core::graph::Graph;
+use pirn_definition::graph::Graph;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -43,7 +43,7 @@ pub struct NodeInfo {
 impl WorkflowInfo {
     pub(super) fn of(graph: &Graph) -> Self {
         let about = graph.about.clone();
-        let node = |node: &pirn_core::graph::Node| NodeInfo {
+        let node = |node: &pirn_definition::graph::Node| NodeInfo {
             node_id: node.id.to_string(),
             node_type: node.kind.type_name(),
         };

@@ -29,8 +29,8 @@ mod search;
 use std::collections::BTreeMap;
 
 use pirn_actors::History;
-use pirn_core::definition::{Pinned, TriggerDefinition};
-use pirn_core::error::RunError;
+use pirn_definition::definition::{Pinned, TriggerDefinition};
+use pirn_definition::error::RunError;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -333,8 +333,8 @@ impl Explorer {
 
 /// Returns whether a node or trigger waits for events.
 fn listens(plan: &Plan) -> bool {
-    use pirn_core::graph::NodeKind;
-    let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });
+    use pirn_definition::graph::NodeKind;
+    let waits = |node: &pirn_definition::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });
     // A schedule receives no event, and it does not fire in an exploration.
     let hears = |trigger: &TriggerDefinition| trigger.schedule.is_none();
     let graphs = || plan.graphs.iter();

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{AskedCall, Model, Models, ToolOutcome, ToolSpec, Tools};
-use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::thread::ToolResult;
+use pirn_definition::definition::{InDoubt, Profile};
 
 use pirn_models::Echo;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::message::Role;
 use pirn_core::run::RunReport;
 use pirn_core::status::ThreadStatus;
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::message::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
 use pirn_actors::host::{Chooser, ChooserOptions, Pending, PossibleAnswers, SimulatedConfig, SimulatedHost};
-use pirn_core::error::RunError;
 use pirn_core::run::RunReport;
 use pirn_core::thread::Interaction;
+use pirn_definition::error::RunError;
 use pirn_sync::Completion;
 
 use super::answers::Answers;

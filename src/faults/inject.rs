@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{AskedCall, Model, ModelCall, ModelSession, Models, Ports, ToolOutcome, ToolSpec, Tools};
-use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest};
-use pirn_core::definition::{InDoubt, Profile};
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::CallBound;
 use pirn_core::thread::{ModelReply, ToolResult};
+use pirn_definition::Millis;
+use pirn_definition::definition::{InDoubt, Profile};
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde_json::{Map, Value};
 
 use super::{Faults, Rates};

@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pirn_core::Millis;
-use pirn_core::definition::json_from_value;
+use pirn_definition::Millis;
+use pirn_definition::definition::json_from_value;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::Path;
 
 #[cfg(feature = "mcp")]
-use pirn_core::definition::nearest;
-use pirn_core::definition::{Fault, FaultCode};
+use pirn_definition::definition::nearest;
+use pirn_definition::definition::{Fault, FaultCode};
 use pirn_tools::{ConfigFault, ToolsConfig, tools_of};
 
 use crate::config::{ConfigError, ConfigText};

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use pirn_core::definition::{
+use pirn_definition::definition::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, ConversationHistoryOptions, FilterContext,
     HistoryRange, InsertContext, NodeConfig, PinContext, PinSection, ReplaceContext, Replacement, RoleCount, RoleRange,
     Target, TextMessage, TruncateContext,
 };
-use pirn_core::message::Role;
+use pirn_definition::message::Role;
 use serde_json::Value;
 
 use super::Step;

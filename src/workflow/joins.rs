@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn_core::definition::{
+use pirn_definition::definition::{
     ItemConversation, JoinConfig, JoinStrategy, MapConfig, MergeVariables, NodeConfig, OnDecided,
 };
 use serde_json::Value;

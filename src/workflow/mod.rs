@@ -56,7 +56,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use pirn_core::definition::{
+use pirn_definition::definition::{
     ContinueFromTriggerConfig, EdgeDefinition, EndConfig, ForkConfig, ForkStrategy, LoopEndConfig, NodeConfig,
     NodeDefinition, OnTimeout, RouteConfig, TimeoutTarget, TimeoutWord, TriggerDefinition, VariableDefinition,
     VariableScope, WorkflowConfig, WorkflowDefinition,
@@ -67,7 +67,7 @@ pub use context::{Context, Kept, Messages};
 use handles::Brand;
 pub use handles::{End, Enters, Fork, Handle, Leaves, LoopStart, Node, Path, Question, Route, Start};
 pub use joins::{Join, JoinWhen, MapItems};
-pub use pirn_core::definition::{
+pub use pirn_definition::definition::{
     AgentConfig as Agent, CompressionConfig as Compression, ConversationMode, FilterContext as Filter,
     HistoryCallbackMode, ItemConversation, LoopLimit, MergeVariables, Reducer, ReducerWord, RetryPolicy,
     ToolRoundLimit, VariableType,

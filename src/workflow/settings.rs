@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn_core::definition::{EdgeDefinition, InDoubt, NodeConfig, NodeDefinition, OnError, RetryPolicy, Route};
+use pirn_definition::definition::{EdgeDefinition, InDoubt, NodeConfig, NodeDefinition, OnError, RetryPolicy, Route};
 
 use super::{Enters, Node, WorkflowBuilder, milliseconds};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn_core::definition::{
+use pirn_definition::definition::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, HistoryCallback, HistoryCallbackMode,
     LlmConfig, LoopDataSource, LoopLimit, LoopStartConfig, NodeConfig, SubgraphConfig, ToolConfig, ToolRoundLimit,
     UserInteractionConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,

@@ -147,16 +147,16 @@ fn step(kind: usize) -> (Step, Value) {
             json!({"type": "WAIT", "config": {"event": "paid", "timeout": 2}}),
         ),
         9 => (
-            Context::truncate_role(pirn_core::message::Role::User, Kept::Last(3)).into(),
+            Context::truncate_role(pirn_definition::message::Role::User, Kept::Last(3)).into(),
             json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "truncate", "keepLast": 3, "role": "user"}}),
         ),
         10 => (
-            Context::replace(Messages::Last(2), [(pirn_core::message::Role::System, "s")]).into(),
+            Context::replace(Messages::Last(2), [(pirn_definition::message::Role::System, "s")]).into(),
             json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "replace", "target": {"lastN": 2},
                 "replacement": [{"role": "system", "content": "s"}]}}),
         ),
         _ => (
-            Context::pin(pirn_core::definition::PinSection::Role, "r").into(),
+            Context::pin(pirn_definition::definition::PinSection::Role, "r").into(),
             json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "pin", "section": "role", "value": "r"}}),
         ),
     }
@@ -271,7 +271,7 @@ fn built(calls: &[Call]) -> WorkflowDefinition {
                         .retry(RetryPolicy::attempts(*attempts))
                         .timeout(Duration::from_millis(70))
                         .on_error(at(target))
-                        .in_doubt(pirn_core::definition::InDoubt::Keyed);
+                        .in_doubt(pirn_definition::definition::InDoubt::Keyed);
                 }
             }
         }

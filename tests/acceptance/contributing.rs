@@ -41,7 +41,7 @@ fn a_wrong_file_name_or_command_is_reported() {
     ] {
         assert_eq!(faults("check", step).len(), 1, "{step}");
     }
-    let right = "In `core/src/thread/mod.rs`, add `CheckConfig` to `ThreadMachine`; run `cargo test -p pirn-core --test main analysis`.";
+    let right = "In `core/src/thread/mod.rs`, add `CheckConfig` to `ThreadMachine`; run `cargo test -p pirn-definition --test main analysis`.";
     assert_eq!(faults("check", right), Vec::<String>::new());
 }
 
@@ -115,6 +115,7 @@ fn is_path(name: &str) -> bool {
         .extension()
         .is_some_and(|end| ["rs", "md", "json", "toml", "sql"].iter().any(|one| end == *one));
     let is_folder = [
+        "definition/",
         "core/",
         "sync/",
         "actors/",

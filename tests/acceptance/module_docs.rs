@@ -7,6 +7,7 @@ use super::house::{imports, sources, workspace};
 /// The source folders of the crates whose documentation has this form.
 const ROOTS: &[&str] = &[
     "sync/src",
+    "definition/src",
     "core/src",
     "drawing/src",
     "actors/src",

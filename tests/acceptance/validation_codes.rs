@@ -8,9 +8,9 @@ use std::path::Path;
 use pirn::check::{World, budget_faults, check, profile_faults, schema_faults, unknown_names, unknown_tokenizers};
 use pirn::config::ConfigText;
 use pirn::script::TextSyntax;
-use pirn_core::analysis::analyse;
-use pirn_core::definition::{FaultCode, SourceFile, load};
-use pirn_core::graph::{CompileContext, compile_loaded};
+use pirn_definition::analysis::analyse;
+use pirn_definition::definition::{FaultCode, SourceFile, load};
+use pirn_definition::graph::{CompileContext, compile_loaded};
 use serde_json::Value;
 
 struct Row {

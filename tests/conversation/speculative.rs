@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use pirn::tools::tool_fn;
 use pirn::{Compression, Engine, EngineBuilder, EventType, FiringOutcome, Model, ModelCall, ModelReply, RunError};
 use pirn_core::event::Event;
-use pirn_core::message::{Message, Role, ToolCall};
+use pirn_definition::message::{Message, Role, ToolCall};
 use pirn_tests::world::{Ran, line, node, run_in, say, wait, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pirn::script::{ScriptLevel, ScriptPort, ScriptSettings, WorkerProgram};
 use pirn_actors::ports::Scripts;
-use pirn_core::script::ScopeValues;
+use pirn_definition::script::ScopeValues;
 use serde_json::json;
 
 use crate::scripts::{job, now, value};

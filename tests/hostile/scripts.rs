@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use pirn::RunErrorCode;
 use pirn::script::{CodeLimits, ExpressionLimits, ScriptLevel, ScriptPort, ScriptSettings};
 use pirn_actors::ports::{ExpectedKind, ScriptJob, Scripts, TextJob, Texts};
-use pirn_core::definition::{Loaded, SourceFile};
-use pirn_core::graph::{CompileContext, Graph, compile_loaded};
-use pirn_core::script::ScopeValues;
 use pirn_core::thread::Outcome;
+use pirn_definition::definition::{Loaded, SourceFile};
+use pirn_definition::graph::{CompileContext, Graph, compile_loaded};
+use pirn_definition::script::ScopeValues;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

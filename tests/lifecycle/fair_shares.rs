@@ -10,7 +10,7 @@ use pirn::script::{CodeLimits, HostFunctions, ScriptPort, ScriptSettings};
 use pirn::tools::{ToolOptions, ToolRegistry};
 use pirn::{Engine, EngineBuilder, Model, ModelCall, ModelReply, RunError, Tool, ToolContext, ToolSpec};
 use pirn_actors::host::WorkClock;
-use pirn_core::message::Part;
+use pirn_definition::message::Part;
 use pirn_tests::world::{code, line, node, run_in};
 use serde_json::{Value, json};
 

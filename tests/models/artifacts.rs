@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::{Role, ThreadStatus, Tool, ToolSpec};
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};

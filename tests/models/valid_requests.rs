@@ -9,7 +9,7 @@ use pirn_core::conversation::compression::{Compression, CompressionContext, comp
 use pirn_core::conversation::{
     AgentKind, Conversation, CountedMessage, Estimator, MessageRules, PinStrategy, RequestParts, build_request, select,
 };
-use pirn_core::definition::{ConversationHistoryOptions, HistoryRange, Pinned, PinnedText, RoleCount, RoleRange};
+use pirn_definition::definition::{ConversationHistoryOptions, HistoryRange, Pinned, PinnedText, RoleCount, RoleRange};
 use pirn_tests::wire::{Answer, Server, check_anthropic, check_gemini, check_pairs};
 use pirn_tests::world::{line, node, run_in};
 use proptest::prelude::*;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use pirn::{Engine, EngineBuilder, Journal, RunBuilder, RunReport, SubscriptionItem, Tokenizer};
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
-use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
+use pirn_definition::event_type::EventType;
+use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use crate::rebuilt::Recorder;

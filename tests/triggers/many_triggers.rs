@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn::{Engine, Event, EventFilter, EventType, SubscriptionItem};
-use pirn_core::definition::PinSection;
+use pirn_definition::definition::PinSection;
 use pirn_tests::world::{code, forked, line, run};
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use actix::Addr;
 use actix::dev::channel::channel;
 use pirn_core::conversation::Conversation;
-use pirn_core::definition::{Pinned, nearest};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::Graph;
 use pirn_core::run::SessionSeed;
-use pirn_core::value::{TOO_DEEP, has_too_deep, is_too_deep};
+use pirn_definition::definition::{Pinned, nearest};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::Graph;
+use pirn_definition::value::{TOO_DEEP, has_too_deep, is_too_deep};
 use pirn_sync::{Refused, admit, completion};
 use serde_json::{Map, Value};
 

@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pirn_core::conversation::Tokenizer;
-use pirn_core::error::RunError;
-use pirn_core::graph::Graph;
 use pirn_core::run::Control;
 use pirn_core::trigger::Owner;
+use pirn_definition::error::RunError;
+use pirn_definition::graph::Graph;
 use pirn_sync::{Completion, DrainGate, Registry, close_and_list, completion};
 use serde_json::{Map, Value};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::Millis;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{Diverged, Effect, JournaledInput, Message, ReplayStep, RunMachine, RunStart, SessionSeed};
+use pirn_definition::Millis;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_sync::{Completion, completion};
 
 use super::admission::AdmittedRun;

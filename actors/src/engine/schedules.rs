@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
-use pirn_core::Millis;
-use pirn_core::definition::{ScheduleDefinition, TriggerDefinition};
 use pirn_core::run::{Control, scheduled};
 use pirn_core::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
-use pirn_core::times::Times;
 use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
+use pirn_definition::Millis;
+use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition};
+use pirn_definition::times::Times;
 
 use super::EngineShared;
 use crate::host::{Host, TimerHandle};

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::Millis;
 use pirn_core::thread::Interaction;
+use pirn_definition::Millis;
 use serde_json::Value;
 
 use super::virtual_clock::ready::{Ready, TaskState};

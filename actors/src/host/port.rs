@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
-use pirn_core::Millis;
 use pirn_core::thread::Interaction;
+use pirn_definition::Millis;
 use serde_json::Value;
 
 use super::TimerKey;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn_core::conversation::{ModelRequest, TokenUsage};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::Message;
 use pirn_core::model_call::ModelFailure;
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::message::Message;
 use serde_json::{Map, Value};
 
 use super::{CallContext, ModelCall, ModelSession, Models, TokenSink};

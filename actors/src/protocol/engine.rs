@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn_core::error::RunError;
-use pirn_core::message::Message;
 use pirn_core::run::{DetachedStart, RunReport};
+use pirn_definition::error::RunError;
+use pirn_definition::message::Message;
 use serde_json::{Map, Value};
 
 use super::supervisor::{SupervisorHandle, SupervisorMsg};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_core::event::{Event, EventMask};
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 
 /// A delivery to a subscriber.
 #[derive(Clone, Debug, PartialEq)]

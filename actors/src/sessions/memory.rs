@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use pirn_core::conversation::Tokenizer;
-use pirn_core::error::RunError;
 use pirn_core::run::{SessionLeft, SessionState};
 use pirn_core::session::SessionPlace;
+use pirn_definition::error::RunError;
 
 use super::{SessionKeeper, empty_session, recounted};
 

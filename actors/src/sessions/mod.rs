@@ -15,9 +15,9 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use pirn_core::conversation::{Conversation, Tokenizer};
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{SessionLeft, SessionSeed, SessionState, ToSupervisor};
 use pirn_core::session::{SessionPlace, SessionQueues, SessionTurn, TooManyWait};
+use pirn_definition::error::{RunError, RunErrorCode};
 
 pub use crate::history::recounted;
 use crate::host::Host;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event_type::EventType;
-use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::message::ToolCall;
 use pirn_core::run::{Message, Origin, RunMachine, ThreadNo, ToThread};
 use pirn_core::thread::{
     Effect, EffectId, Evaluation, Input, Interaction, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
 };
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeIx, NodeKind};
+use pirn_definition::message::ToolCall;
 use serde_json::Value;
 
 use super::{InFlight, ThreadActor};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::RaisedEvent;
-use pirn_core::event_type::EventType;
-use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine, ToolChoice};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeIx, NodeKind};
 use serde_json::json;
 
 use super::effects::{effect_name, in_flight, label, outcome_answer, tools_of};

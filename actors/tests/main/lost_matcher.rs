@@ -16,14 +16,14 @@ use pirn_actors::ports::{
     Scripts, TextAnswer, TextJob, ToolOutcome, ToolSpec, Tools,
 };
 use pirn_core::conversation::Estimator;
-use pirn_core::definition::{Loaded, Profile, SourceFile};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event_type::EventType;
-use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
 use pirn_core::run::RunReport;
-use pirn_core::script::{Scope, ScriptFault};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{ModelReply, Outcome, ScriptLogs, ToolResult};
+use pirn_definition::definition::{Loaded, Profile, SourceFile};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
+use pirn_definition::script::{Scope, ScriptFault};
 use serde_json::{Value, json};
 
 /// A workflow with a trigger that would hold its thread at every node.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{Model, Models};
-use pirn_core::definition::Profile;
-use pirn_core::graph::Graph;
+use pirn_definition::definition::Profile;
+use pirn_definition::graph::Graph;
 
 use crate::{ChooseKey, ModelRegistry, ModelsByName, ProfileFault};
 

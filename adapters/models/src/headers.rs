@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pirn_core::definition::shown_variable_name;
+use pirn_definition::definition::shown_variable_name;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// Returns the headers of `headers`, then those of `headersEnv`. All are marked as sensitive, so that they are not displayed.

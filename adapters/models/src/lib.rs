@@ -35,7 +35,7 @@
 //! `pirn-tools` also uses `headers`, `json_schema`, `limiter` and `error_chain`; `pirn-otel` uses `error_chain`.
 
 use pirn_actors::ports::CallContext;
-use pirn_core::definition::Profile;
+use pirn_definition::definition::Profile;
 
 mod built_in;
 mod catalog;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::select;
 use pirn_actors::host::WorkClock;
-use pirn_core::Millis;
 use pirn_core::model_call::{Gate, GateLimits, TicketId};
+use pirn_definition::Millis;
 use tokio::sync::Notify;
 
 /// Limits concurrent entries and entries per minute; runs take turns.

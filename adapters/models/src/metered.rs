@@ -7,9 +7,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
-use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, ModelFailure};
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::RunError;
 use serde_json::{Map, Value};
 
 /// Usage reported by the models of each profile, by profile id.

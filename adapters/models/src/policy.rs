@@ -1,8 +1,8 @@
 //! Call settings of a profile, for every provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
 
-use pirn_core::Millis;
-use pirn_core::definition::{Profile, json_from_value, nearest};
 use pirn_core::model_call::{GateLimits, Prices, RetryRule};
+use pirn_definition::Millis;
+use pirn_definition::definition::{Profile, json_from_value, nearest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

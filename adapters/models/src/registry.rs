@@ -8,10 +8,10 @@ use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
 use pirn_core::conversation::extractive::Budget;
 use pirn_core::conversation::{Currency, ModelRequest, TokenUsage};
-use pirn_core::definition::{Profile, nearest, variable_name_fault};
-use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
+use pirn_definition::definition::{Profile, nearest, variable_name_fault};
+use pirn_definition::error::RunError;
 use serde_json::{Map, Value};
 
 use crate::limiter::Limiter;

@@ -10,12 +10,12 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall, ModelSession, laid_over_profile};
-use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
-use pirn_core::definition::Profile;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{Attempts, CallBound, FailureKind, ModelFailure, Next};
 use pirn_core::thread::ModelReply;
+use pirn_definition::Millis;
+use pirn_definition::definition::Profile;
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::limiter::{Limiter, Permit};

@@ -9,10 +9,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, message_cost};
-use pirn_core::error::RunError;
-use pirn_core::message::{Message, Role};
 use pirn_core::model_call::{CallBound, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::RunError;
+use pirn_definition::message::{Message, Role};
 use serde_json::{Map, Value};
 
 use crate::json_schema::fits;

@@ -10,7 +10,7 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use pirn_core::conversation::TokenUsage;
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
 use pirn::{Engine, Event, SubscriptionItem};
 use pirn_core::event::RaisedEvent;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 use super::spans::Spans;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::script::{Names, Scope, ScopeValues, ScriptFault};
+use pirn_definition::script::{Names, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
 use crate::{CodeLimits, HostFunctions, Logs, StopFlag};
@@ -109,7 +109,7 @@ fn in_characters(mut fault: ScriptFault, code: &str) -> ScriptFault {
     if let Some(Value::Object(details)) = &mut fault.details {
         let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
         if let Some((line, column)) = number("line").zip(number("column")) {
-            let column = pirn_core::script::place::column_of_bytes(code, line, column);
+            let column = pirn_definition::script::place::column_of_bytes(code, line, column);
             details.insert("column".to_owned(), column.into());
         }
     }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::graph::{Evaluator, Graph, SnippetIx, Unevaluated, name_advice};
-use pirn_core::script::{Plain, Scope, ScriptFault};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::graph::{Evaluator, Graph, SnippetIx, Unevaluated, name_advice};
+use pirn_definition::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
 use crate::ExpressionLimits;
@@ -298,8 +298,8 @@ impl JsEvaluator {
 
 #[cfg(all(test, not(feature = "javascript")))]
 mod tests {
-    use pirn_core::error::RunErrorCode;
-    use pirn_core::script::ScopeValues;
+    use pirn_definition::error::RunErrorCode;
+    use pirn_definition::script::ScopeValues;
     use serde_json::json;
 
     use super::*;

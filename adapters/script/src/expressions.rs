@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pirn_core::script::place;
-use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
+use pirn_definition::script::place;
+use pirn_definition::script::{Names, Path, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
 use crate::placeholder::Shifts;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pirn_actors::ports::{ExpectedKind, Texts};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::thread::{Outcome, ThreadScope, evaluate};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{Evaluator, Unevaluated};
 use serde_json::Value;
 
 use crate::task::{CancelHandle, Task, TaskResult};

@@ -5,7 +5,7 @@
 //! - [`ScriptPort`] runs both on dedicated threads, or in worker processes ([`ScriptSettings`]).
 //! - [`TextSyntax`] checks snippets when a workflow is loaded.
 //!
-//! [`pirn_core::script`] documents the names visible to snippets. A snippet cannot access files, the network, clocks or random
+//! [`pirn_definition::script`] documents the names visible to snippets. A snippet cannot access files, the network, clocks or random
 //! numbers, and no state of it remains for the next one. Every snippet has limits on time, memory and stack. `docs/security.md`
 //! describes the guarantees if QuickJS fails to enforce them.
 //!

@@ -3,7 +3,7 @@
 //! Outside of a string, each becomes a call that reads the path strictly; a string that contains some becomes a concatenation.
 //! Values are never pasted into the source, so they cannot be parsed as code.
 
-use pirn_core::script::Path;
+use pirn_definition::script::Path;
 
 /// An expression with its `{{path}}`s replaced, and the replaced paths.
 pub(super) struct Rewritten {

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, ScriptStats, Scripts, TextAnswer, TextJob};
 use pirn_core::conversation::{Estimator, Tokenizer};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::{Evaluator, Graph};
 use pirn_core::thread::Outcome;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{Evaluator, Graph};
 
 use crate::compress;
 use crate::evaluator::advice;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pirn_core::graph::{Snippet, SnippetKind, Syntax, SyntaxFault};
-use pirn_core::script::place;
-use pirn_core::script::{FreeName, free_names};
+use pirn_definition::graph::{Snippet, SnippetKind, Syntax, SyntaxFault};
+use pirn_definition::script::place;
+use pirn_definition::script::{FreeName, free_names};
 
 use crate::compress;
 use crate::template::Template;
@@ -60,7 +60,7 @@ impl TextSyntax {
 
     /// Returns whether `text` is certainly one expression, determined without QuickJS.
     pub(super) fn is_plain(text: &str) -> bool {
-        pirn_core::script::Plain::read(text).is_some()
+        pirn_definition::script::Plain::read(text).is_some()
     }
 
     /// Checks that `text` is the body of an async function.
@@ -195,7 +195,7 @@ impl TextSyntax {
     }
 
     fn script_body(&self, text: &str) -> Result<(), TextFault> {
-        if let Some(at) = pirn_core::script::long_pattern(text, LONGEST_PATTERN) {
+        if let Some(at) = pirn_definition::script::long_pattern(text, LONGEST_PATTERN) {
             let (line, column) = place::line_and_column(text, at.start);
             return Err(TextFault {
                 message: format!(
@@ -304,8 +304,8 @@ fn keeps_its_brackets(text: &str) -> bool {
 }
 
 #[cfg(feature = "javascript")]
-impl From<pirn_core::script::ScriptFault> for TextFault {
-    fn from(fault: pirn_core::script::ScriptFault) -> Self {
+impl From<pirn_definition::script::ScriptFault> for TextFault {
+    fn from(fault: pirn_definition::script::ScriptFault) -> Self {
         let number = |field: &str| {
             let number = fault.details.as_ref()?.get(field)?.as_u64()?;
             u32::try_from(number).ok()

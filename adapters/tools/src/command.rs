@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use pirn_actors::current_call::idempotency_key;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
-use pirn_core::script::text_of;
+use pirn_definition::script::text_of;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, Command};

@@ -1,7 +1,7 @@
 //! Options of tool calls.
 
-use pirn_core::Millis;
-use pirn_core::definition::InDoubt;
+use pirn_definition::Millis;
+use pirn_definition::definition::InDoubt;
 
 use super::approval::Approval;
 

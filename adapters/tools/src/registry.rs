@@ -10,9 +10,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskedCall, CallContext, Models, Sampler, Tool, ToolContext, ToolOutcome, ToolSpec, Tools};
-use pirn_core::definition::{BuiltInTool, InDoubt};
-use pirn_core::message::Part;
 use pirn_core::thread::{ConsentRequest, ToolResult};
+use pirn_definition::definition::{BuiltInTool, InDoubt};
+use pirn_definition::message::Part;
 use serde_json::Value;
 
 use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitations, Verdict};

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use pirn_core::script::{Path, Step, text_of};
+use pirn_definition::script::{Path, Step, text_of};
 use serde_json::Value;
 
 /// A parsed template.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use pirn::formats::{self, Format};
 use pirn_core::conversation::{Estimator, repair_tool_pairs};
-use pirn_core::message::Message;
+use pirn_definition::message::Message;
 use serde_json::Value;
 
 use super::input::{BadInput, conversation, json_of, of_format};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pirn::formats::{self, FormatError, Read};
 use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
-use pirn_core::definition::{JsonError, JsonErrorKind, json_from_str, json_from_value};
-use pirn_core::message::Message;
+use pirn_definition::definition::{JsonError, JsonErrorKind, json_from_str, json_from_value};
+use pirn_definition::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

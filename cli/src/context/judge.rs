@@ -3,7 +3,7 @@
 use pirn::formats;
 use pirn_core::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
 use pirn_core::conversation::{Estimator, no_longer_shown};
-use pirn_core::message::Message;
+use pirn_definition::message::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -11,9 +11,9 @@ use pirn_core::conversation::{
     AgentKind, Estimator, MarkMap, PinStrategy, message_cost, parse_selection, pinned_messages, place, select_from,
     tool_blocks,
 };
-use pirn_core::definition::Pinned;
-use pirn_core::error::RunErrorCode;
-use pirn_core::message::{Message, Role};
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::message::{Message, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

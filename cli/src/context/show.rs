@@ -6,7 +6,7 @@ use std::io::{IsTerminal, stdout};
 use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, CountedMessage, Estimator, MarkMap, tool_blocks};
-use pirn_core::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::input::{BadInput, any_form, conversation as conversation_of};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pirn::check::Fault;
-use pirn_core::definition::FaultCode;
+use pirn_definition::definition::FaultCode;
 
 use super::counted;
 

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use pirn_core::definition::{Loaded, nearest};
-use pirn_core::graph::draw::{self, Drawing};
+use pirn_definition::definition::{Loaded, nearest};
+use pirn_definition::graph::draw;
+use pirn_definition::graph::draw::Drawing;
 
 use crate::failure::Failure;
 use crate::files;

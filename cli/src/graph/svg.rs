@@ -7,7 +7,7 @@ use layout::core::geometry::Point;
 use layout::core::style::{LineStyleKind, StyleAttr};
 use layout::std_shapes::shapes::{Arrow, Element, LineEndKind, ShapeKind};
 use layout::topo::layout::VisualGraph;
-use pirn_core::graph::draw::{ArrowStyle, Drawing, Shape};
+use pirn_definition::graph::draw::{ArrowStyle, Drawing, Shape};
 
 const FONT: usize = 14;
 /// Width of a character and height of a line, in pixels.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use pirn::profiles::{FILE_NAME, load_profiles};
 use pirn::{Engine, Profile};
-use pirn_core::definition::nearest;
+use pirn_definition::definition::nearest;
 use serde_json::json;
 
 use self::probe::ProbeResult;

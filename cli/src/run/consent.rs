@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use pirn::ToolConsent;
 use pirn::tools::{Approval, ToolRegistry, Verdict};
-use pirn_core::definition::json_from_str;
+use pirn_definition::definition::json_from_str;
 use serde_json::{Value, json};
 
 use super::asking::{line_after, say};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pirn::check::{CheckedFiles, SourceFile, World, check};
 use pirn::{History, Pinned, formats};
-use pirn_core::definition::{TriggerAction, json_from_str, nearest};
+use pirn_definition::definition::{TriggerAction, json_from_str, nearest};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

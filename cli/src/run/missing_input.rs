@@ -1,7 +1,7 @@
 //! Detects runs that may have failed because they were started without an input.
 
 use pirn::RunErrorCode;
-use pirn_core::graph::Compiled;
+use pirn_definition::graph::Compiled;
 use serde_json::Value;
 
 /// True if a workflow that reads an input was started without one.

@@ -25,8 +25,8 @@ use pirn::faults::load_faults;
 use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunBuilder, RunError, RunReport, ThreadStatus};
-use pirn_core::definition::{FaultCode, nearest};
-use pirn_core::graph::NodeKind;
+use pirn_definition::definition::{FaultCode, nearest};
+use pirn_definition::graph::NodeKind;
 use serde_json::{Value, json};
 
 use crate::config::invalid_config;

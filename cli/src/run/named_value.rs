@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pirn_core::definition::{JsonErrorKind, json_from_str};
+use pirn_definition::definition::{JsonErrorKind, json_from_str};
 use serde_json::Value;
 
 use crate::failure::Failure;

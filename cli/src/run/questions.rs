@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures::executor::block_on;
 use pirn::check::CheckedFiles;
 use pirn::{AnswerRefused, Engine, Interaction};
-use pirn_core::graph::NodeKind;
+use pirn_definition::graph::NodeKind;
 use serde_json::Value;
 
 use super::asking::{Asking, line_after, say};

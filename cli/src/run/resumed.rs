@@ -9,7 +9,7 @@ use futures::future::FutureExt;
 use pirn::check::SourceFile;
 use pirn::store::{Run, RunFilter, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
-use pirn_core::definition::json_from_str;
+use pirn_definition::definition::json_from_str;
 use serde_json::{Value, json};
 
 use super::asking::Asking;

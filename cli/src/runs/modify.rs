@@ -11,7 +11,7 @@ use pirn::check::SourceFile;
 use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
 use pirn::{CommandOutcome, Engine, Migration, ResumeError};
-use pirn_core::definition::json_from_str;
+use pirn_definition::definition::json_from_str;
 use serde_json::{Map, Value, json};
 
 use super::query::status;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 
 /// Returns every tool block of `messages` in order, as half-open ranges.
 pub fn tool_blocks<M: AsRef<Message>>(messages: &[M]) -> Vec<Range<usize>> {

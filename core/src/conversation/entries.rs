@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use imbl::Vector;
+use pirn_definition::message::Message;
 
 use super::CountedMessage;
-use crate::message::Message;
 
 /// Maximum length of the private part. Small, because a clone copies it.
 const OWN: usize = 16;
@@ -196,8 +196,9 @@ impl PartialEq for Entries {
 
 #[cfg(test)]
 mod tests {
+    use pirn_definition::message::Role;
+
     use super::*;
-    use crate::message::Role;
     use proptest::prelude::*;
 
     fn counted(tokens: u64) -> CountedMessage {

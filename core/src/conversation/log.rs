@@ -9,11 +9,11 @@
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
 use super::entries::Entries;
 use super::{ConversationError, CountedMessage, MarkMap, Visible};
-use crate::message::Message;
 
 /// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

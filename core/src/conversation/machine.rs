@@ -9,13 +9,13 @@
 //! | BeforeModelCall | unchanged | Signal at a crossing |
 //! | CompressionEnded, Spent | unchanged | none |
 
+use pirn_definition::Millis;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Basis, Conversation, ConversationError, CountedMessage, ResolvedContext, TokenLimit, TokenSignal, TokenUsage,
     TokenWatch, apply,
 };
-use crate::Millis;
 
 /// An input of a conversation.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@
 //! An image of unknown size counts as 1024 x 1024. A file counts one page for each 50,000 bytes; a file given by URL counts as one
 //! page.
 
-use crate::message::Part;
+use pirn_definition::message::Part;
 
 /// A provider's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

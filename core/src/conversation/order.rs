@@ -7,10 +7,10 @@
 //! | the first message is the user's | [`USER_FIRST`] is inserted before it |
 //! | the last message is not the assistant's | [`USER_LAST`] is appended |
 
+use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
 use super::CountedMessage;
-use crate::message::{Message, Role};
 
 /// User message inserted before a request that would start with the assistant.
 pub const USER_FIRST: &str = "[Earlier messages are omitted. The conversation continues:]";

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::definition::{FolderNotes, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
-use crate::message::{Message, Role};
+use pirn_definition::definition::{FolderNotes, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
+use pirn_definition::message::{Message, Role};
 
 /// Returns the messages: role definition, TODO list, useful information, folder notes. Absent and empty sections are skipped. Equal
 /// contexts give equal messages.

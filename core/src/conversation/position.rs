@@ -1,9 +1,9 @@
 //! Position of the pinned context. Found from the end, so that the cost does not grow with the history.
 
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{block_before, split_block};
-use crate::message::Message;
 
 /// The placement of the pinned context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,13 +14,13 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
 use super::order::{USER_FIRST, USER_LAST};
 use super::prepared::{ListId, Piece};
 use super::tool_pairs::UNANSWERED;
 use super::{Outline, PreparedRequest, Tokenizer, message_cost};
-use crate::message::{Message, Role};
 
 /// Hashes of the parts of a request that precede its messages in a provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

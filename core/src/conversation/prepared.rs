@@ -21,6 +21,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use pirn_definition::message::{Message, Part, Role};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::order::{Repairs, USER_FIRST, USER_LAST, is_sent};
@@ -28,7 +29,6 @@ use super::position::pin_position;
 use super::request::Sources;
 use super::tool_pairs::UNANSWERED;
 use super::{AgentKind, Basis, Conversation, CountedMessage, ModelRequest, RequestParts, Tokenizer, message_cost};
-use crate::message::{Message, Part, Role};
 
 /// A request for a model, with the figures that a run uses. [`Self::built`] returns the request with its messages.
 pub struct PreparedRequest {

@@ -10,13 +10,14 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::Pinned;
+use pirn_definition::message::{Message, Role};
+
 use super::order::{MessageRules, Repairs, drop_blank, repair_ends};
 use super::pinned::pinned_messages;
 use super::position::{PinStrategy, pin_position};
 use super::tool_pairs::repair_tool_pairs;
 use super::{Conversation, CountedMessage, Tokenizer};
-use crate::definition::Pinned;
-use crate::message::{Message, Role};
 
 /// Kind of agent that sends a request. Determines which messages it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{ConversationHistoryOptions, HistorySelection, SelectionFault, json_from_value};
+use pirn_definition::message::{Message, Role};
 use serde_json::Value;
 
 use super::{Conversation, ConversationError, CountedMessage};
-use crate::definition::{ConversationHistoryOptions, HistorySelection, SelectionFault, json_from_value};
-use crate::message::{Message, Role};
 
 /// Returns the selected messages in order. If fewer messages exist than are requested, all are selected. The selection is exact:
 /// incomplete tool blocks are repaired when a request is built.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::definition::AgentConfig;
-use crate::error::{RunError, RunErrorCode};
+use pirn_definition::definition::AgentConfig;
+use pirn_definition::error::{RunError, RunErrorCode};
 
 /// A sub-agent has no role: `SUB_AGENT_ROLE_MISSING`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Part};
 use serde::{Deserialize, Serialize};
 
 use super::MediaRule;
-use crate::message::{Message, Part};
 
 /// Tokens of a message in addition to its text (case H04).
 pub const MESSAGE_OVERHEAD: u64 = 4;

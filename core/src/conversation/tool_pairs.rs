@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use pirn_definition::message::{Message, Role};
+
 use super::Repairs;
-use crate::message::{Message, Role};
 
 /// The result of a call that has none.
 pub const UNANSWERED: &str = "No result: this tool call was interrupted before it returned.";

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use pirn_definition::message::Message;
+
 use super::CountedMessage;
 use super::entries::Entries;
-use crate::message::Message;
 
 /// Messages of a conversation, in order. Creating a view copies no messages.
 #[derive(Clone, Debug)]

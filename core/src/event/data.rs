@@ -10,11 +10,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use pirn_definition::value::{Output, levels};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{DATA, OWN_FIELDS};
-use crate::value::{Output, levels};
 
 /// Data of a CUSTOM event: a JSON object with arbitrary keys. It is the value of the field `data`.
 ///
@@ -31,7 +31,7 @@ pub struct EventData(Representation);
 /// Fields of an event in addition to those of every event. Their names are fixed by Pirn.
 ///
 /// ```
-/// # use pirn_core::event_type::EventType;
+/// # use pirn_definition::event_type::EventType;
 /// # use pirn_core::event::RaisedEvent;
 /// # use serde_json::json;
 /// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);

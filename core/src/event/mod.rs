@@ -7,11 +7,10 @@ mod waits;
 
 use std::sync::Arc;
 
+use pirn_definition::event_type::EventType;
+use pirn_definition::value::{MAX_LEVELS, Output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::event_type::EventType;
-use crate::value::Output;
 
 pub(crate) use data::FieldRef;
 pub use data::{EventData, EventFields, Field};
@@ -106,6 +105,12 @@ impl RaisedEvent {
     pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
         let fields = fields.into_iter().map(|(name, field)| (name, field.into()));
         Self::with(event_type, EventFields::of(fields))
+    }
+
+    /// Returns true if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
+    pub fn is_too_deep(&self) -> bool {
+        // `>=`, because the object around the fields is one more level.
+        self.fields.levels() >= MAX_LEVELS
     }
 
     /// Returns the event with a trigger depth of at least `depth`.

@@ -18,11 +18,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use pirn_definition::event_type::{EventType, is_kept};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Event, RaisedEvent};
-use crate::event_type::{EventType, is_kept};
 
 /// Maximum number of retained events for each word; the oldest is dropped.
 pub const MAX_KEPT_EVENTS: usize = 1_000;

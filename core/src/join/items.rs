@@ -1,11 +1,11 @@
 //! The result of a MAP: the outputs of its items' threads, in item order.
 
+use pirn_definition::error::RunError;
+use pirn_definition::value::Output;
 use serde_json::{Map, Value, json};
 
 use super::output::{JoinedPath, PathReport, error_of, memory, reports_of, within_limits};
 use super::path::PathStatus;
-use crate::error::RunError;
-use crate::value::Output;
 
 /// The output of a MAP, built on first read: `{results: [output or null], completed: [index], failed: [{index, error}],
 /// cancelled: [index]}`, indices ascending. `failed` and `cancelled` have the meaning they have in the output of a JOIN.

@@ -15,12 +15,12 @@
 //! 2. Before the verdict, never more paths than the bound run at once; a serial fork has a bound of one.
 //! 3. Paths start in path order, and no path starts after the verdict.
 
+use pirn_definition::definition::{ForkStrategy, OnDecided};
+use pirn_definition::graph::{Fork, JoinRule};
 use serde::{Deserialize, Serialize};
 
 use super::path::{PathEnd, PathStatus};
 use super::rule::{self, Tally, Verdict};
-use crate::definition::{ForkStrategy, OnDecided};
-use crate::graph::{Fork, JoinRule};
 
 /// An input of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ pub enum Phase {
 /// Decides one fork instance. The supervisor passes inputs and performs the effects in order:
 ///
 /// ```
-/// # use pirn_core::graph::Fork;
+/// # use pirn_definition::graph::Fork;
 /// use pirn_core::join::{Effect, ForkJoinMachine, Input};
 ///
 /// fn at_fork(fork: &Fork, max_concurrent: Option<u32>) -> Vec<Effect> {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::JoinStrategy;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{Fork, ForkIx, Graph, JoinRule};
+use pirn_definition::value::{MAX_LEVELS, levels, too_deep};
 use serde_json::{Map, Value, json};
 
 use super::path::PathStatus;
 use super::rule::Verdict;
-use crate::definition::JoinStrategy;
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{Fork, ForkIx, Graph, JoinRule};
 use crate::thread::{Output, ThreadId};
-use crate::value::{MAX_LEVELS, levels, too_deep};
 
 /// Maximum number of paths named in an error's sentence; its details always list all of them.
 const NAMED_IN_MESSAGE: usize = 8;

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use foldhash::fast::FixedState;
+use pirn_definition::definition::ReducerWord;
+use pirn_definition::error::ScriptFault;
+use pirn_definition::value::ValueBudget;
 use serde_json::{Map, Value};
-
-use crate::definition::ReducerWord;
-use crate::error::ScriptFault;
-use crate::value::ValueBudget;
 
 /// Combines the values of the paths, in path order. Returns `None` if a value has a type that the reducer does not accept. Linear
 /// in the total size of the values.

@@ -8,11 +8,11 @@
 //! | ANY_FAILED | F >= 1 | C = N |
 //! | SUCCESS_COUNT_THRESHOLD k | C >= k | N - F < k |
 
+use pirn_definition::definition::{JoinStrategy, MergeVariables};
+use pirn_definition::graph::JoinRule;
 use serde::{Deserialize, Serialize};
 
 use super::path::PathStatus;
-use crate::definition::{JoinStrategy, MergeVariables};
-use crate::graph::JoinRule;
 
 /// The decision of a join. A join is decided exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::CompiledReducer;
 use serde_json::{Map, Value, json};
 
 use super::reduce::reduce;
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::CompiledReducer;
 use crate::thread::PendingReduction;
 
 /// The thread variables of a branch at the JOIN.

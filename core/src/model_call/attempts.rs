@@ -8,10 +8,10 @@
 //! | is permanent (key, rejected, late, format) | - | the next profile |
 //! | any | no, and there is no next profile | the call fails |
 
+use pirn_definition::Millis;
 use serde::{Deserialize, Serialize};
 
 use super::{FailureKind, ModelFailure};
-use crate::Millis;
 
 /// The attempts at one profile, and the delays between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

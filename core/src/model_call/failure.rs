@@ -1,12 +1,12 @@
 //! Kinds of model failures: each kind decides whether the call is retried.
 
+use pirn_definition::Millis;
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::FinishReason;
-use crate::Millis;
 use crate::conversation::TokenUsage;
-use crate::error::{RunError, RunErrorCode};
 
 /// Why a call of a model failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

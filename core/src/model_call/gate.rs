@@ -12,10 +12,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::Millis;
 use serde::{Deserialize, Serialize};
 
 use super::window::{Window, WindowNo};
-use crate::Millis;
 use crate::fair_queue::FairQueue;
 
 /// The window in which a request and its tokens count.

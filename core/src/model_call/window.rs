@@ -5,9 +5,8 @@
 
 use std::collections::VecDeque;
 
+use pirn_definition::Millis;
 use serde::{Deserialize, Serialize};
-
-use crate::Millis;
 
 /// Maximum number of tokens that one request counts, so that sums of millions of requests do not overflow.
 const MOST_TOKENS: u64 = 1 << 40;

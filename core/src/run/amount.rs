@@ -1,8 +1,7 @@
 //! Amounts of the figures that budgets limit.
 
+use pirn_definition::definition::Budget;
 use serde::{Deserialize, Serialize};
-
-use crate::definition::Budget;
 
 /// Tokens, cost and number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

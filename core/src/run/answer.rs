@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use pirn_definition::value::{TOO_DEEP, is_too_deep};
 use serde_json::Value;
 
 use super::RunMachine;
 use super::message::{Message, ToThread};
 use crate::thread::{ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
-use crate::value::{TOO_DEEP, is_too_deep};
 
 /// Validates a value (second) against a JSON Schema (first). Returns one sentence if it is invalid.
 pub type Fits = fn(&Value, &Value) -> Result<(), String>;

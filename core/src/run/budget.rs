@@ -5,6 +5,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::Budget;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{Graph, NodeKind};
 use serde_json::{Map, Value, json};
 
 use super::amount::{Amount, FigureKind, Limits, MaximumUsage};
@@ -21,11 +25,7 @@ use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
 use super::{Effect, RunMachine, Setting, ThreadNo};
 use crate::conversation::TokenUsage;
-use crate::definition::Budget;
-use crate::error::{RunError, RunErrorCode};
 use crate::event::RaisedEvent;
-use crate::event_type::EventType;
-use crate::graph::{Graph, NodeKind};
 use crate::model_call::{CallBound, ModelFailure};
 use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
 

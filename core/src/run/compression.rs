@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::CompressionConfig;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::conversation::{ConversationTurn, refused};
@@ -13,11 +17,7 @@ use crate::conversation::{
     Basis, Conversation, ConversationInput, CountedMessage, MarkMap, ModelRequest, RequestParts, Tokenizer,
     build_request,
 };
-use crate::definition::CompressionConfig;
-use crate::error::{RunError, RunErrorCode};
 use crate::event::RaisedEvent;
-use crate::event_type::EventType;
-use crate::message::{Message, Role};
 use crate::thread::Outcome;
 
 impl ConversationTurn<'_, '_> {

@@ -1,13 +1,13 @@
 //! Cancel, pause, and assignments from outside.
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
 use serde_json::json;
 
 use super::message::{Assignment, Control, Message, ToThread};
 use super::step::Step;
 use super::{RunMachine, ThreadNo};
-use crate::definition::VariableScope;
-use crate::error::RunError;
-use crate::event_type::EventType;
 use crate::thread::{CancelReason, Input, variable_fields};
 
 impl RunMachine {

@@ -4,6 +4,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{ConversationMode, Pinned, VariableScope};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{Graph, LlmNode, NodeKind};
+use pirn_definition::message::Message as ChatMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -23,12 +28,7 @@ use crate::conversation::{
     LargeResults, MessageRules, PinStrategy, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenLimit,
     TokenSignal, Tokenizer, hash_text,
 };
-use crate::definition::{ConversationMode, Pinned, VariableScope};
-use crate::error::{RunError, RunErrorCode};
 use crate::event::{Field, RaisedEvent};
-use crate::event_type::EventType;
-use crate::graph::{Graph, LlmNode, NodeKind};
-use crate::message::Message as ChatMessage;
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 
 /// Conversation of a thread.

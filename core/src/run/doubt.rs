@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::InDoubt;
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
 use super::trigger_calls::CallNo;
-use crate::definition::InDoubt;
 use crate::thread::{self, EffectId};
 
 /// An effect in doubt, as reported to a run that resumes after a crash.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::graph::Graph;
+use pirn_definition::message::Message as ChatMessage;
 use serde_json::Value;
 
 use super::ThreadNo;
@@ -9,10 +12,7 @@ use super::message::Timer;
 use super::report::RunReport;
 use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
-use crate::Millis;
 use crate::event::{Event, RaisedEvent};
-use crate::graph::Graph;
-use crate::message::Message as ChatMessage;
 use crate::thread::{self, EffectId, FiringId};
 
 /// An effect to be performed outside of the run machine. Results return as a [`super::Message`].

@@ -1,11 +1,10 @@
 //! Validation of inputs: a value that is nested too deeply is rejected before it is recorded.
 
+use pirn_definition::error::RunError;
+use pirn_definition::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
+
 use super::message::{Message, ToSupervisor, ToThread};
-use crate::error::RunError;
-use crate::event::RaisedEvent;
-use crate::message::Message as ChatMessage;
 use crate::thread::{Input, Outcome};
-use crate::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
 
 impl Message {
     /// Enforces [`MAX_LEVELS`], and returns the name of the rejected part. An outcome with a deeper value becomes a failure; a
@@ -31,22 +30,6 @@ impl Message {
             }
             _ => None,
         }
-    }
-}
-
-impl RaisedEvent {
-    /// Returns true if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
-    pub fn is_too_deep(&self) -> bool {
-        // `>=`, because the object around the fields is one more level.
-        self.fields.levels() >= MAX_LEVELS
-    }
-}
-
-impl ChatMessage {
-    /// Returns true if a value in the message is nested more than [`MAX_LEVELS`] deep.
-    pub fn is_too_deep(&self) -> bool {
-        self.tool_calls.iter().any(|call| is_too_deep(&call.arguments))
-            || self.metadata.as_ref().is_some_and(has_too_deep)
     }
 }
 

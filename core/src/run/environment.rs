@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::Value;
 
 use super::ThreadNo;
 use super::record::EventInterest;
 use super::settings::Setting;
 use crate::conversation::{MessageRules, ModelRequest, Tokenizer};
-use crate::graph::{Graph, NodeIx};
 use crate::model_call::CallBound;
 use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 

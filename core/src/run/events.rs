@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 use super::doubt::{DoubtReport, UnresolvedEffect};
@@ -9,7 +10,6 @@ use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
 use crate::event::{EventMask, RaisedEvent};
-use crate::event_type::EventType;
 use crate::thread::Input;
 
 impl RunMachine {

@@ -24,19 +24,19 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use pirn_definition::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{Graph, Node};
+use pirn_definition::value::memory;
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
 use super::message::TriggerContext;
 use super::report::{FiringOutcome, FiringReport, NodeReport};
 use crate::conversation::{Basis, Conversation};
-use crate::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
-use crate::error::{RunError, RunErrorCode};
 use crate::event::{Event, RaisedEvent};
-use crate::event_type::EventType;
-use crate::graph::{Graph, Node};
 use crate::thread::{FiringId, Variables};
-use crate::value::memory;
 
 /// Maximum number of open firings of one thread; further firings are refused.
 const QUEUE_LIMIT: usize = 16;

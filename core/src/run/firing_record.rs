@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{InDoubt, TriggerDefinition};
 use serde::{Deserialize, Serialize};
 
 use super::effect::Effect;
@@ -13,8 +15,6 @@ use super::firing::Firing;
 use super::message::{Message, ToSupervisor};
 use super::record::JournaledInput;
 use super::trigger_calls::{CallTarget, TriggerCall};
-use crate::Millis;
-use crate::definition::{InDoubt, TriggerDefinition};
 use crate::event::Event;
 
 /// A trigger fired on an event of the run. Firing and action are one message, so that they are recorded atomically.

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::ItemConversation;
+use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -17,10 +21,6 @@ use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
-use crate::definition::ItemConversation;
-use crate::error::RunError;
-use crate::event_type::EventType;
-use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,
     PathStatus, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,

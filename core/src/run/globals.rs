@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{Graph, NodeIx, NodeKind};
+use pirn_definition::script::{Names, Used};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
 use super::step::Step;
-use crate::definition::VariableScope;
-use crate::error::RunError;
-use crate::graph::{Graph, NodeIx, NodeKind};
-use crate::script::{Names, Used};
 use crate::thread::{Effect, EffectId, Evaluation, Variable, Variables};
 
 /// Global variables with their pending assignments.

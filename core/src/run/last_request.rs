@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::Pinned;
+use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -9,8 +11,6 @@ use crate::conversation::{
     AgentKind, Conversation, CountedMessage, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch,
     RequestParts, Tokenizer, build_request,
 };
-use crate::definition::Pinned;
-use crate::message::{Message, Role};
 use crate::thread::ContinuedRequest;
 
 /// Request state of a conversation.

@@ -579,10 +579,10 @@ fn take<T>(calls: &mut BTreeMap<ThreadNo, BTreeMap<EffectId, T>>, thread: Thread
 
 #[cfg(test)]
 mod tests {
+    use pirn_definition::definition::Budget;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::definition::Budget;
     use crate::thread::TimerPurpose;
 
     /// State of a call in the module's table.

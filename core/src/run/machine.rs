@@ -35,6 +35,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::Graph;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -58,13 +63,8 @@ use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
-use crate::Millis;
 use crate::conversation::{Conversation, LargeResults};
-use crate::definition::Pinned;
-use crate::error::{RunError, RunErrorCode};
 use crate::event::EventMask;
-use crate::event_type::EventType;
-use crate::graph::Graph;
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 

@@ -14,6 +14,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::value::memory;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,9 +24,7 @@ use super::message::{ConversationSource, FinalThreadState, ToThread};
 use super::slots::Slot;
 use super::{RunMachine, ThreadNo};
 use crate::conversation::Conversation;
-use crate::error::{RunError, RunErrorCode};
 use crate::thread::{Input, NodeRecord, Outcome, Output, Outputs, ThreadMachine, Variables};
-use crate::value::memory;
 
 /// Default limit of a run in bytes, if neither the workflow nor the engine sets one.
 pub const DEFAULT_RUN_BYTES: u64 = 256 << 20;

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{ConversationMode, PinSection, Pinned, VariableScope};
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{ForkIx, NodeIx};
+use pirn_definition::message::Message as ChatMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,14 +17,9 @@ use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
 use super::{ForkNo, ThreadNo, UnresolvedEffect};
-use crate::Millis;
 use crate::conversation::compression::CompressionResult;
 use crate::conversation::{Basis, Conversation, MessageRules};
-use crate::definition::{ConversationMode, PinSection, Pinned, VariableScope};
-use crate::error::RunError;
 use crate::event::RaisedEvent;
-use crate::graph::{ForkIx, NodeIx};
-use crate::message::Message as ChatMessage;
 use crate::thread::{
     CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
     UsageByNode, Variables,

@@ -3,17 +3,17 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use pirn_definition::message::Message;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::conversation::Conversation;
-use crate::message::Message;
 
 /// All messages in order, including archived ones; dereferences to a slice. The list is built on first access, so that the end of a
 /// run does not wait for a long history.
 ///
 /// ```
 /// # use pirn_core::run::Messages;
-/// # use pirn_core::message::{Message, Role};
+/// # use pirn_definition::message::{Message, Role};
 /// let messages = Messages::from(vec![Message::new(Role::User, "hi").into()]);
 /// assert_eq!(messages.last().map(|message| message.content.as_str()), Some("hi"));
 /// ```

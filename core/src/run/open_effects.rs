@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+
 use super::ThreadNo;
 use super::effect::{DetachedStart, Effect};
 use super::message::{Message, Timer, ToSupervisor, ToThread};
@@ -10,7 +12,6 @@ use super::record::ReplayStep;
 use super::report::RunReport;
 use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
-use crate::Millis;
 use crate::thread::{self, EffectId, FiringId, Input};
 
 /// The effects of a run that have no outcome yet.

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use pirn_definition::Millis;
+
 use super::Effect;
-use crate::Millis;
 use crate::thread;
 
 /// FIFO queue of effects, each with its step and the time of that step. Step 0 is the start of the run.

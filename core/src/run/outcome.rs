@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+
 use super::RunMachine;
 use super::ThreadNo;
 use super::doubt::{DoubtReport, RepeatReport, Resolution};
@@ -10,7 +12,6 @@ use super::message::{Message, ToThread};
 use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
 use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
-use crate::Millis;
 use crate::conversation::{Conversation, TokenUsage};
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Variables};

@@ -1,5 +1,6 @@
 //! Panics of actors, which a run receives as external inputs.
 
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{ConversationSlot, answer, lost};
@@ -7,7 +8,6 @@ use super::message::{Message, ThreadResult, ToConversation, ToSupervisor, ToThre
 use super::slots::Slot;
 use super::thread::panicked;
 use super::{RunMachine, ThreadNo};
-use crate::error::{RunError, RunErrorCode};
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, Outcome, Output, ThreadEnd, UsageByNode};
 

@@ -3,17 +3,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::Pinned;
+use pirn_definition::graph::Graph;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::firing_record::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
 use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
-use crate::Millis;
 use crate::conversation::Conversation;
-use crate::definition::Pinned;
 use crate::event::EventMask;
-use crate::graph::Graph;
 
 /// Event types with subscribers. Events of other types are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

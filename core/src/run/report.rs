@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::error::RunError;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -11,7 +12,6 @@ use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
 use super::thread_list::ThreadList;
 use crate::conversation::{Conversation, MarkMap, TokenUsage};
-use crate::error::RunError;
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::thread::{NodeStatus, ThreadKind};

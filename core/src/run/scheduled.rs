@@ -1,11 +1,11 @@
 //! Run that a schedule starts.
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{TriggerAction, TriggerDefinition};
+use pirn_definition::event_type::EventType;
 use serde_json::{Map, Value, json};
 
 use super::effect::DetachedStart;
-use crate::Millis;
-use crate::definition::{TriggerAction, TriggerDefinition};
-use crate::event_type::EventType;
 
 /// Returns the run that a SCHEDULE trigger starts at a time that local clocks show as `scheduled_at`; `None` if its action starts
 /// none. The input is the event SCHEDULE_DUE, or the fields of it that the action names.

@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::error::RunError;
+use pirn_definition::graph::Graph;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,8 +21,6 @@ use super::slots::Slot;
 use super::step::Step;
 use super::{Effect, RunMachine};
 use crate::conversation::{Conversation, MarkMap};
-use crate::error::RunError;
-use crate::graph::Graph;
 use crate::status::ThreadStatus;
 use crate::thread::Input;
 

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::AgentConfig;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{Graph, NodeIx, NodeKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,12 +15,7 @@ use super::message::{ConversationSource, Timer};
 use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
-use crate::Millis;
 use crate::conversation::Conversation;
-use crate::definition::AgentConfig;
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
     EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables, thread_variables,

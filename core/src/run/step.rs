@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::Graph;
+
 use super::effect::Effect;
 use super::environment::RunEnvironment;
 use super::record::EventInterest;
-use crate::Millis;
 use crate::event::{EventMask, RaisedEvent};
-use crate::event_type::EventType;
-use crate::graph::Graph;
 
 pub(super) struct Step<'a> {
     pub(super) now: Millis,

@@ -1,5 +1,7 @@
 //! End of a thread: cancels what it started and notifies its starter.
 
+use pirn_definition::definition::MergeVariables;
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 use super::firing::{AbandonAction, too_late};
@@ -9,8 +11,6 @@ use super::slots::Slot;
 use super::step::Step;
 use super::tree::{Origin, OwnedWork};
 use super::{Effect, RunMachine, ThreadNo};
-use crate::definition::MergeVariables;
-use crate::event_type::EventType;
 use crate::join;
 use crate::thread::{CancelReason, EffectId};
 

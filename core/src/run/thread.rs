@@ -6,6 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use pirn_definition::definition::{PinSection, Pinned};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeIx, NodeKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,11 +28,7 @@ use super::message::{
 };
 use super::step::Step;
 use crate::conversation::{Conversation, MessageRules};
-use crate::definition::{PinSection, Pinned};
-use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventMask, RaisedEvent};
-use crate::event_type::EventType;
-use crate::graph::{NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
     self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd,

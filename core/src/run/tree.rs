@@ -13,11 +13,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::graph::{ForkIx, Graph};
 use serde::{Deserialize, Serialize};
 
 use super::graphs::GraphNo;
 use super::{ForkNo, ThreadNo};
-use crate::graph::{ForkIx, Graph};
 use crate::thread::{EffectId, FiringId, ThreadKind};
 
 /// Origin of a thread, which determines who receives its outcome.

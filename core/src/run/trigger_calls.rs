@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::definition::InDoubt;
+use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::message::FollowUp;
 use super::step::Step;
 use super::{Effect, RunMachine};
-use crate::definition::InDoubt;
-use crate::error::RunError;
 use crate::event::{Event, RaisedEvent};
-use crate::event_type::EventType;
 
 /// Number of a trigger's call in its run.
 pub type CallNo = u64;

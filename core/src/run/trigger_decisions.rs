@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{TriggerAction, TriggerDefinition};
+use pirn_definition::error::ScriptFault;
+use pirn_definition::graph::{Evaluator, Graph, Unevaluated};
+use pirn_definition::script::ScopeValues;
 use serde_json::{Map, Value, json};
 
 use super::effect::Effect;
 use super::trigger_progress::{Matching, TriggerProgress};
-use crate::Millis;
-use crate::definition::{TriggerAction, TriggerDefinition};
-use crate::error::ScriptFault;
 use crate::event::Event;
-use crate::graph::{Evaluator, Graph, Unevaluated};
-use crate::script::ScopeValues;
 use crate::trigger::{FireResult, Owner, TriggerMachine, WatchingTrigger};
 
 /// Decision of a trigger on an event that it watches.

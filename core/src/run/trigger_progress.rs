@@ -74,13 +74,14 @@ impl TriggerProgress {
 
 #[cfg(test)]
 mod tests {
+    use pirn_definition::definition::{SourceFile, load};
+    use pirn_definition::event_type::EventType;
+    use pirn_definition::graph::{CompileContext, compile_loaded};
+
     use super::super::firing_record::FiringRecord;
     use super::super::record::{EventInterest, JournaledInput};
     use super::*;
-    use crate::definition::{SourceFile, load};
     use crate::event::RaisedEvent;
-    use crate::event_type::EventType;
-    use crate::graph::{CompileContext, compile_loaded};
 
     fn told(message: ToSupervisor) -> JournaledInput {
         JournaledInput {

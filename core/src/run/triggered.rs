@@ -3,6 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{
+    ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
+};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::NodeKind;
+use pirn_definition::message::Message as ChatMessage;
 use serde_json::{Map, Value, json};
 
 use super::effect::DetachedStart;
@@ -15,17 +23,9 @@ use super::start::InitialState;
 use super::step::Step;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
-use crate::Millis;
 use crate::conversation::compression::CompressionResult;
 use crate::conversation::{Conversation, CountedMessage, MarkMap, select, select_counted};
-use crate::definition::{
-    ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
-};
-use crate::error::{RunError, RunErrorCode};
 use crate::event::Event;
-use crate::event_type::EventType;
-use crate::graph::NodeKind;
-use crate::message::Message as ChatMessage;
 use crate::status::ThreadStatus;
 use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};
 
@@ -618,7 +618,7 @@ fn child_input(
     firing: &Firing,
     prepared: &TriggerContext,
     globals: &Variables,
-    compression: Option<&crate::definition::CompressionConfig>,
+    compression: Option<&pirn_definition::definition::CompressionConfig>,
     included: Option<&[CountedMessage]>,
 ) -> Value {
     let event = &firing.event;

@@ -1,10 +1,10 @@
 //! Conversion of a run's output to a type of the caller.
 
+use pirn_definition::error::RunError;
 use serde::Deserialize;
 use serde_path_to_error::{Path, Segment};
 
 use super::report::RunReport;
-use crate::error::RunError;
 use crate::status::ThreadStatus;
 
 /// Reason that an output cannot be converted.

@@ -30,11 +30,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use pirn_definition::Millis;
+use pirn_definition::definition::{CatchUp, Overlap};
+use pirn_definition::times::Times;
 use serde::{Deserialize, Serialize};
-
-use crate::Millis;
-use crate::definition::{CatchUp, Overlap};
-use crate::times::Times;
 
 /// Maximum number of queued times.
 pub const MAX_QUEUED: usize = 100;

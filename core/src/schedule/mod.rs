@@ -2,7 +2,7 @@
 //!
 //! [`ScheduleMachine`] decides and has no clock: the host passes the current time.
 //!
-//! Not here: the times of a cron expression ([`crate::times`]), timers and the start of runs (crate `pirn-actors`).
+//! Not here: the times of a cron expression ([`pirn_definition::times`]), timers and the start of runs (crate `pirn-actors`).
 
 mod machine;
 

@@ -6,22 +6,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
-use crate::Millis;
-use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
-use crate::definition::{
+use pirn_definition::Millis;
+use pirn_definition::definition::{
     BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
     TruncateContext,
 };
-use crate::error::RunError;
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{ContextNode, ForkIx, Graph, NodeIx, NodeKind, SnippetIx};
+use pirn_definition::message::{Message, Part, ToolCall};
+use pirn_definition::value::Output;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
 use crate::event::{EventMask, RaisedEvent, TakenEvents};
-use crate::graph::{ContextNode, ForkIx, Graph, NodeIx, NodeKind, SnippetIx};
-use crate::message::{Message, Part, ToolCall};
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
-use crate::value::Output;
 
 /// Number of an effect within its thread, ascending from 1.
 pub type EffectId = u64;

@@ -5,6 +5,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{
+    ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
+    Unevaluated,
+};
+use pirn_definition::script::{Scope, ScopeValues};
+use pirn_definition::value::Output;
 use serde_json::{Value, json};
 
 use super::effect::{ComputedPrompt, Evaluation, Outcome};
@@ -12,14 +19,8 @@ use super::items::{folded, item_inputs};
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
 use super::seed::Snapshot;
+use super::spec::spec_value;
 use super::state::{Outputs, Variables};
-use crate::error::RunError;
-use crate::graph::{
-    ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
-    Unevaluated, spec_value,
-};
-use crate::script::{Scope, ScopeValues};
-use crate::value::Output;
 
 /// Scope of a thread's expressions: variables and outputs of the thread, then the run's global variables.
 #[derive(Clone, Copy, Debug)]

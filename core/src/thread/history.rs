@@ -1,9 +1,9 @@
 //! History of the nodes that a thread entered.
 
+use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
 
 use super::machine::{NodeRecord, NodeStatus};
-use crate::graph::NodeIx;
 
 /// Entered nodes in order. The last one is stored inline, so that a branch of one node allocates no list.
 #[derive(Debug, Default, Serialize, Deserialize)]

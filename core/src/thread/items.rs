@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated};
+use pirn_definition::script::Scope;
+use pirn_definition::value::ValueBudget;
 use serde_json::Value;
 
 use super::effect::PendingReduction;
-use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated, spec_part, spec_value};
-use crate::script::Scope;
-use crate::value::{ValueBudget, entries};
+use super::entries::entries;
+use super::spec::{spec_part, spec_value};
 
 /// Returns the inputs of a MAP's threads, in item order. A value that is not a list, or too long, is returned unchanged: the node
 /// reports the error.

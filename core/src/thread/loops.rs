@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::entries::entries;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::NodeIx;
-use crate::value::entries;
 
 /// An active loop, linked to the enclosing one. A branch shares the frames of its parent without copying.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -24,6 +24,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pirn_definition::definition::{AgentConfig, VariableScope};
+use pirn_definition::graph::{Graph, NodeIx};
+use pirn_definition::message::ToolCall;
+use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,13 +42,9 @@ use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
 use super::usage::UsageByNode;
-use crate::definition::{AgentConfig, VariableScope};
 use crate::event::TakenEvents;
-use crate::graph::{Graph, NodeIx};
-use crate::message::ToolCall;
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
-use crate::value::Output;
 
 /// Kind of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 //! Not here: decisions that need two threads ([`crate::run`], [`crate::join`]), and the content of conversations.
 
 mod effect;
+mod entries;
 mod evaluate;
 mod history;
 mod id;
@@ -16,11 +17,11 @@ mod nodes;
 mod retry;
 mod safe_point;
 mod seed;
+mod spec;
 mod state;
 mod step;
 mod usage;
 
-pub use crate::value::Output;
 pub use effect::{
     CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Environment,
     Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PendingReduction,
@@ -32,6 +33,7 @@ pub(crate) use items::item_names;
 pub use machine::{NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables};
 pub use nodes::consent::{ConsentAnswer, ToolConsent};
 pub use nodes::question::Interaction;
+pub use pirn_definition::value::Output;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use state::{Outputs, Variable, Variables, coerce};

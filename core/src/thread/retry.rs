@@ -1,10 +1,11 @@
 //! Retries of failed attempts.
 
+use pirn_definition::Millis;
+use pirn_definition::definition::RetryPolicy;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::NodeKind;
+
 use super::machine::ThreadMachine;
-use crate::Millis;
-use crate::definition::RetryPolicy;
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::NodeKind;
 
 /// Returns the delay before the next attempt, or `None` if the failure is final.
 ///

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome, TriggeredResult};
 use super::nodes::{NodeRun, Progress};
 use super::step::StepContext;
-use crate::definition::VariableScope;
-use crate::error::RunError;
-use crate::event_type::EventType;
-use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 
 /// Pending results of triggers for a thread.

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pirn_definition::definition::AgentConfig;
+use pirn_definition::graph::NodeIx;
+use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,9 +12,6 @@ use super::id::ThreadId;
 use super::loops::LoopFrame;
 use super::machine::ThreadKind;
 use super::state::{Outputs, Variables};
-use crate::definition::AgentConfig;
-use crate::graph::NodeIx;
-use crate::value::Output;
 
 /// Initial state of a thread.
 #[derive(Clone, Debug)]

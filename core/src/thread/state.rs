@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use pirn_definition::definition::VariableType;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::NodeIx;
+use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::history::make_room;
-use crate::definition::VariableType;
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::NodeIx;
-use crate::value::Output;
 
 /// A variable with its type and flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::DEFAULT_MAX_STEPS;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::value::Output;
 use serde_json::{Value, json};
 
 use super::effect::{
@@ -11,12 +15,8 @@ use super::machine::{NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::{DeferredStop, SafePointWork};
 use crate::conversation::TokenUsage;
-use crate::definition::DEFAULT_MAX_STEPS;
-use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventFields, Field, RaisedEvent};
-use crate::event_type::EventType;
 use crate::status::ThreadStatus;
-use crate::value::Output;
 
 /// Context of a step: the thread, the environment and the list of effects.
 pub(super) struct StepContext<'a> {
@@ -49,7 +49,7 @@ impl StepContext<'_> {
     }
 
     /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT. A shorter `timeoutMs` of the node stays.
-    pub(super) fn limit(&mut self, after_ms: crate::Millis) {
+    pub(super) fn limit(&mut self, after_ms: pirn_definition::Millis) {
         // `attempt` has started the timer of the node's `timeoutMs`. The shorter limit wins, because an attempt has one deadline.
         let of_node = self.thread.graph().node(self.thread.at).timeout_ms;
         if of_node.is_some_and(|of_node| of_node <= after_ms) {
@@ -59,7 +59,7 @@ impl StepContext<'_> {
         self.start_deadline(after_ms);
     }
 
-    fn start_deadline(&mut self, after_ms: crate::Millis) {
+    fn start_deadline(&mut self, after_ms: pirn_definition::Millis) {
         let id = self.next_effect();
         self.thread.deadline = Some(id);
         self.out.push(Effect::Timer {

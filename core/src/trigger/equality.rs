@@ -4,11 +4,11 @@
 //! An index answers these comparisons. The parser is conservative: an expression that it accepts can be true only if the field
 //! equals the literal. All other expressions are evaluated for every event of their type and name.
 
+use pirn_definition::event_type::EventType;
 use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::event::{FieldRef, OWN_FIELDS, RaisedEvent};
-use crate::event_type::EventType;
 
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq)]

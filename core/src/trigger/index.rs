@@ -8,13 +8,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
+use pirn_definition::definition::TriggerDefinition;
+use pirn_definition::event_type::EventType;
 use smol_str::SmolStr;
 
 use super::equality::{Equality, FieldValue, Literal, LiteralKind, field_value};
 use super::owner::{Owner, TriggerKey};
-use crate::definition::TriggerDefinition;
 use crate::event::Event;
-use crate::event_type::EventType;
 
 /// A trigger that may match an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,13 +19,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use pirn_definition::definition::TriggerDefinition;
+use pirn_definition::event_type::EventType;
 use serde::{Deserialize, Serialize};
 
 use super::index::{Candidate, TriggerIndex, watched_workflow};
 use super::owner::{Owner, TriggerKey};
-use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask};
-use crate::event_type::EventType;
 
 /// Default maximum length of a chain of triggers that fire one another.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;

@@ -1,7 +1,7 @@
 //! Arbitrary inputs in arbitrary order: the invariants of the machine hold.
 
-use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
 use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Verdict};
+use pirn_definition::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
 use proptest::prelude::*;
 
 use super::fork::fork;

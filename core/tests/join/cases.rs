@@ -1,12 +1,6 @@
 //! SPEC section 4's table row by row, and the acceptance cases of join-runtime and join-conversation that a machine can
 //! answer, under their ids.
 
-use pirn_core::definition::JoinStrategy::{
-    self, AllCompleted, AllFailed, AnyCompleted, AnyFailed, SuccessCountThreshold,
-};
-use pirn_core::definition::{ForkStrategy, MergeVariables};
-use pirn_core::error::RunErrorCode;
-use pirn_core::graph::Fork;
 use pirn_core::join::PathEnd::{Cancelled, Completed, Failed, Timeout};
 use pirn_core::join::{
     Conversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus, Verdict, join_error, join_output,
@@ -14,6 +8,13 @@ use pirn_core::join::{
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Output;
+use pirn_definition::definition::JoinStrategy;
+use pirn_definition::definition::JoinStrategy::{
+    AllCompleted, AllFailed, AnyCompleted, AnyFailed, SuccessCountThreshold,
+};
+use pirn_definition::definition::{ForkStrategy, MergeVariables};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::graph::Fork;
 use serde_json::{Value, json};
 
 use super::fork::{ended, fork, graph_of, step, waiting};
@@ -344,7 +345,7 @@ fn a_failed_join_lists_every_path_and_has_the_first_failure_as_cause() {
     let fork = fork(12, AllCompleted);
     let mut machine = waiting(&fork);
     step(&mut machine, ended(3, Failed));
-    let why = pirn_core::error::RunError::new(RunErrorCode::ModelError, "no");
+    let why = pirn_definition::error::RunError::new(RunErrorCode::ModelError, "no");
     let paths = joined(&machine, &Value::Null);
     let mut reports = path_reports(&fork, "r", &paths);
     reports[3].error = Some(&why);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided, SourceFile, load};
-use pirn_core::graph::{CompileContext, Fork, ForkPath, Graph, JoinRule, compile_loaded};
 use pirn_core::join::{Effect, ForkJoinMachine, Input, PathEnd};
+use pirn_definition::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided, SourceFile, load};
+use pirn_definition::graph::{CompileContext, Fork, ForkPath, Graph, JoinRule, compile_loaded};
 use serde_json::{Value, json};
 
 /// A parallel fork of paths `p0`, `p1`, ...; the main path defaults to `p0`.

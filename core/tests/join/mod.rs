@@ -1,5 +1,6 @@
 //! The fork/join machine against SPEC section 4.
 
+mod analysis;
 mod any_input;
 mod cases;
 mod fork;

@@ -1,9 +1,9 @@
 //! Every order of ends, with the deadline and a cancel at every point, against a reference model of SPEC section 4, which uses the
 //! list of ends only.
 
-use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
-use pirn_core::graph::{Fork, JoinRule};
 use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathStatus, Verdict};
+use pirn_definition::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
+use pirn_definition::graph::{Fork, JoinRule};
 
 use super::fork::{fork, step};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::Graph;
 use pirn_core::join::{JoinedPath, PathStatus, join_output};
 use pirn_core::thread::Output;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::Graph;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

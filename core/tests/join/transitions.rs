@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use pirn_core::definition::JoinStrategy::AllCompleted;
 use pirn_core::join::PathEnd::{Completed, Failed};
 use pirn_core::join::Phase::{Closed, Decided, Idle, Waiting};
 use pirn_core::join::{ForkJoinMachine, Input, Phase, Rejected};
+use pirn_definition::definition::JoinStrategy::AllCompleted;
 
 use super::fork::{ended, fork, step};
 

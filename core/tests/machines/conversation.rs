@@ -4,7 +4,7 @@ use pirn_core::conversation::{
     Conversation, ConversationEffect, ConversationInput, ConversationMachine, CountedMessage, Estimator, TokenLimit,
     TokenUsage, Tokenizer,
 };
-use pirn_core::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
 /// An input. Some refer to an earlier state, or to one that never existed.

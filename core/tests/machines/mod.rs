@@ -1,6 +1,5 @@
-//! The smaller machines and all parsers of user text, under arbitrary input.
+//! The smaller machines under arbitrary input.
 
 mod conversation;
-mod sources;
 mod trigger;
 mod trigger_index;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pirn_core::definition::TriggerDefinition;
 use pirn_core::event::{Event, EventData, RaisedEvent};
-use pirn_core::event_type::EventType;
 use pirn_core::trigger::{Owner, TriggerMachine};
+use pirn_definition::definition::TriggerDefinition;
+use pirn_definition::event_type::EventType;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use pirn_core::conversation::{Cost, Currency, TokenUsage};
-use pirn_core::definition::Budget;
-use pirn_core::graph::NodeKind;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::run::{Message, Origin, ThreadNo, ToThread};
 use pirn_core::thread::{EffectId, Input, ModelReply, Outcome};
+use pirn_definition::definition::Budget;
+use pirn_definition::graph::NodeKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

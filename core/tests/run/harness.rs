@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use pirn_core::conversation::Conversation;
-use pirn_core::definition::Pinned;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
-use pirn_core::event_type::EventType;
-use pirn_core::graph::NodeIx;
 use pirn_core::run::{
     AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,
     Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};
+use pirn_definition::definition::Pinned;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::NodeIx;
 use serde_json::{Value, json};
 
 use super::fixtures::Workflows;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use pirn_core::conversation::{ModelRequest, Repairs, TokenUsage};
 use pirn_core::event::{EventMask, RaisedEvent};
-use pirn_core::event_type::EventType;
-use pirn_core::graph::NodeKind;
-use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
     NodeStatus, Outcome, Output, Outputs, PersonsAnswer, RequestWithEvents, ThreadKind, ThreadMachine, ThreadSeed,
     TimerPurpose, ToolResult, Variables,
 };
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::NodeKind;
+use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 use super::graph::graph;

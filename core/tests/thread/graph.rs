@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::definition::{SourceFile, load};
-use pirn_core::graph::{CompileContext, Graph, compile_loaded};
+use pirn_definition::definition::{SourceFile, load};
+use pirn_definition::graph::{CompileContext, Graph, compile_loaded};
 use serde_json::{Value, json};
 
 /// Compiled once.

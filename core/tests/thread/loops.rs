@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use pirn_core::definition::{SourceFile, load};
-use pirn_core::error::{RunErrorCode, ScriptFault};
 use pirn_core::event::EventMask;
-use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
-use pirn_core::script::{Plain, PlainText, Scope};
 use pirn_core::thread::{
     Effect, Environment, Input, Outcome, Output, Outputs, ThreadEnd, ThreadId, ThreadKind, ThreadMachine, ThreadScope,
     ThreadSeed, ToolResult, Variables, evaluate,
 };
+use pirn_definition::definition::{SourceFile, load};
+use pirn_definition::error::{RunErrorCode, ScriptFault};
+use pirn_definition::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
+use pirn_definition::script::{Plain, PlainText, Scope};
 use serde_json::{Value, json};
 
 /// Evaluator for paths, literals, sums and comparisons.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{CancelReason, EffectId, Input, Outcome, TriggeredResult};
+use pirn_definition::error::{RunError, RunErrorCode};
 use proptest::prelude::*;
 use serde_json::json;
 

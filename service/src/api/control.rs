@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use pirn_core::definition::PinSection;
+use pirn_definition::definition::PinSection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::body::JsonBody;
 use crate::runs::archive::RunSummary;
-use pirn_core::value::{TOO_DEEP, is_too_deep};
+use pirn_definition::value::{TOO_DEEP, is_too_deep};
 
 use super::query::Path;
 use crate::http::json::Json;

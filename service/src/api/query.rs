@@ -3,7 +3,7 @@
 use axum::extract::{self, FromRequestParts, Query};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use pirn_core::definition::nearest;
+use pirn_definition::definition::nearest;
 use serde::de::DeserializeOwned;
 
 use crate::http::problem::{Problem, ProblemCode};

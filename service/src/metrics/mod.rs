@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 pub(super) use metric::MetricId;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 use super::interrupts::interrupt;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::event::Event;
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde_json::Value;
 
 use crate::runs::event_log::ReadEvent;

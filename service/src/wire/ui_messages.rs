@@ -10,7 +10,7 @@
 //! | CUSTOM, NOTIFICATION | `data-event`, transient |
 //! | the run's end | `finish-step`, then `finish`, `abort` if it was cancelled, `error` if it failed; `[DONE]` |
 
-use pirn_core::event_type::EventType;
+use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
 use super::messages::{MessageEvent, MessageTracker, output_text};

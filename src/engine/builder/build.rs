@@ -7,9 +7,9 @@ use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::HostConfig;
 use pirn_actors::ports::{NoScheduleMemory, Ports, ScheduleMemory, TokenizerChoice};
 use pirn_actors::sessions::MemorySessions;
-use pirn_core::definition::{BuiltInTool, Loaded, TriggerDefinition};
-use pirn_core::graph::Graph;
 use pirn_core::run::DEFAULT_RUN_BYTES;
+use pirn_definition::definition::{BuiltInTool, Loaded, TriggerDefinition};
+use pirn_definition::graph::Graph;
 use pirn_models::ModelCatalog;
 
 use super::{BuildError, Clock, EngineBuilder};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use pirn_actors::host::NotLocalContext;
-use pirn_core::definition::Fault;
-use pirn_core::error::RunError;
+use pirn_definition::definition::Fault;
+use pirn_definition::error::RunError;
 
 use pirn_models::ProfileFault;
 

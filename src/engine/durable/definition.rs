@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::journal::Graphs;
-use pirn_core::definition::{Fault, Loaded, SourceFile};
-use pirn_core::graph::{Compiled, Graph};
+use pirn_definition::definition::{Fault, Loaded, SourceFile};
+use pirn_definition::graph::{Compiled, Graph};
 use pirn_store::{Content, ContentHash};
 
 /// JSON sources of an engine's workflows, triggers and profiles.

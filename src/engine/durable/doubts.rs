@@ -5,14 +5,14 @@ use std::sync::Arc;
 use pirn_actors::engine::EngineShared;
 use pirn_actors::ports::{AskedCall, CallContext, Function, Input as FunctionInput, Ports};
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::definition::InDoubt;
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::{Node, NodeIx};
-use pirn_core::message::ToolCall;
 use pirn_core::run::{
     CallTarget, DoubtKind, Message, Resolution, ThreadNo, ToSupervisor, ToThread, TriggerCall, UnresolvedEffect,
 };
 use pirn_core::thread::{Effect, EffectId, Input, ModelReply, Outcome, ToolResult};
+use pirn_definition::definition::InDoubt;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{Node, NodeIx};
+use pirn_definition::message::ToolCall;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::definition::{VariableScope, nearest};
 use pirn_core::run::{Assignment, Message, ToSupervisor};
 use pirn_core::thread::ThreadMachine;
+use pirn_definition::definition::{VariableScope, nearest};
 use pirn_store::{Base, Commit, Content, NewRun};
 use serde_json::Value;
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures::{FutureExt, TryFutureExt};
 use pirn_actors::journal::{Graphs, Journal, JournalFlush, JournalRead, RunJournal};
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::Millis;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
     Effect, JournaledInput, Message, PendingWaits, RunStart, RunStartRecord, SessionLeft, Setting, ToSupervisor,
     ToThread, WaitReason, effect_key, trigger_key,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
+use pirn_definition::Millis;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Commit, Content, ContentHash, NewRun, Precondition, Record, Run, RunStatus, Store, WaitingFor};
 use serde_json::json;
 

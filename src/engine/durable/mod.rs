@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 use compiled::CompiledDefinitions;
 use parts::Conversations;
 use pirn_actors::journal::Graphs;
-use pirn_core::Millis;
+use pirn_definition::Millis;
 use pirn_store::Store;
 use run_locks::RunLocks;
 

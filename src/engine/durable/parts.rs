@@ -11,8 +11,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn_core::conversation::{Conversation, CountedMessage, MarkMap};
-use pirn_core::message::{self, Message};
 use pirn_core::run::{SessionLeft, StoredConversation};
+use pirn_definition::message;
+use pirn_definition::message::Message;
 use pirn_store::{Content, ContentHash, Store, StoreError};
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{Models, Tools};
-use pirn_core::definition::TriggerAction;
-use pirn_core::graph::{Graph, NodeKind};
+use pirn_definition::definition::TriggerAction;
+use pirn_definition::graph::{Graph, NodeKind};
 
 /// An engine's tools and models, to determine which resources of a run it lacks.
 pub(crate) struct Resources {

@@ -7,10 +7,10 @@ use futures::future::BoxFuture;
 use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
-use pirn_core::definition::SourceFile;
-use pirn_core::event_type::EventType;
 use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
 use pirn_core::thread::{FiringId, Interaction};
+use pirn_definition::definition::SourceFile;
+use pirn_definition::event_type::EventType;
 use pirn_store::StoreError;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use pirn_core::definition::Fault;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{AnswerRefused, Diverged};
+use pirn_definition::definition::Fault;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{RunStatus, StoreError};
 use serde_json::json;
 

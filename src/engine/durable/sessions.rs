@@ -9,9 +9,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::sessions::{SessionKeeper, empty_session, recounted};
 use pirn_core::conversation::{Conversation, Tokenizer};
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{JournaledInput, Message, RunStartRecord, SessionLeft, SessionState, ToSupervisor};
 use pirn_core::session::SessionPlace;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
 
 use super::parts::{Conversations, parts_of};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::definition::Fault;
 use pirn_core::run::{JournaledInput, Message, RunStart, RunStartRecord, ToSupervisor};
+use pirn_definition::definition::Fault;
 use pirn_store::{Content, ContentHash, Run, Store, StoreError};
 
 use super::super::Engine;

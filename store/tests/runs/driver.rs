@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use pirn_core::conversation::Conversation;
-use pirn_core::definition::Pinned;
 use pirn_core::run::{
     Effect, JournaledInput, Message, OpenEffects, Outbox, PendingWaits, ReplayStep, RunEnvironment, RunMachine,
     RunSeed, RunStart, RunStartRecord, Timer, ToSupervisor, ToThread, WaitReason,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Input, Outcome};
+use pirn_definition::definition::Pinned;
 use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::{Role, ToolCall};
 use pirn_core::thread::{ConsentRequest, Effect, ModelReply, Outcome, PersonsAnswer, ToolResult};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::message::{Role, ToolCall};
 use serde_json::{Value, json};
 
 /// Performs effects and receives events. An effect is identified by its key and always has one outcome.

@@ -99,9 +99,17 @@ fn the_table_of_contents_has_the_form_that_mdbook_reads() {
 #[test]
 fn no_rustdoc_refers_to_documents_that_readers_do_not_have() {
     let mut found = Vec::new();
-    let mut folders: Vec<_> = ["core/src", "sync/src", "actors/src", "store/src", "adapters", "src"]
-        .map(|name| root().join(name))
-        .into();
+    let mut folders: Vec<_> = [
+        "definition/src",
+        "core/src",
+        "sync/src",
+        "actors/src",
+        "store/src",
+        "adapters",
+        "src",
+    ]
+    .map(|name| root().join(name))
+    .into();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("readable") {
             let path = entry.expect("readable").path();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn::{EventType, RunErrorCode};
-use pirn_core::definition::{NodeConfig, schema};
+use pirn_definition::definition::{NodeConfig, schema};
 use serde_json::Value;
 
 use super::page;

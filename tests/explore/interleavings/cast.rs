@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use pirn::{Engine, EngineBuilder, Message, Role};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
-use pirn_core::error::RunError;
-use pirn_core::message::ToolCall;
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::RunError;
+use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 /// Returns the content of a message without its padding.

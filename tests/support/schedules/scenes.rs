@@ -8,7 +8,7 @@ use pirn::scene::{Stage, start};
 use pirn::{Compression, Engine, EngineBuilder, RunReport, ThreadStatus};
 use pirn_actors::engine::{EngineShared, RunRequest, StartedRun};
 use pirn_actors::host::Schedule;
-use pirn_core::error::RunErrorCode;
+use pirn_definition::error::RunErrorCode;
 use serde_json::{Value, json};
 
 use super::heard::Heard;

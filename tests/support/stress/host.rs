@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use pirn::{BlockingEvents, EventType, RunHandle, RunReport, SubscriptionItem};
-use pirn_core::definition::PinSection;
+use pirn_definition::definition::PinSection;
 use serde_json::{Map, json};
 
 use super::ledger::Ledger;

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
-use pirn_core::Millis;
+use pirn_definition::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, Sleep};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
-use pirn_core::Millis;
+use pirn_definition::Millis;
 
 use super::ready::Shared;
 use crate::host::WorkTime;

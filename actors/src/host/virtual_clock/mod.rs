@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use pirn_core::Millis;
+use pirn_definition::Millis;
 
 use self::ready::TaskState;
 use self::simulation::{MAIN_SLOT, Simulation, Until};

@@ -12,7 +12,7 @@ use std::task::{Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use pirn_core::Millis;
+use pirn_definition::Millis;
 
 use super::order::Schedule;
 use crate::host::timers::{TimerKey, Timers};

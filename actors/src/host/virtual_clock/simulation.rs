@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
-use pirn_core::Millis;
 use pirn_core::thread::Interaction;
+use pirn_definition::Millis;
 
 use super::super::chance::{Chance, mix};
 use super::super::explorer::{Choices, Next};

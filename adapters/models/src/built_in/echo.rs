@@ -4,9 +4,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
 use pirn_core::conversation::ModelRequest;
-use pirn_core::error::RunError;
 use pirn_core::model_call::CallBound;
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::RunError;
 use serde_json::{Map, Value};
 
 use super::{finish, last_user_message};

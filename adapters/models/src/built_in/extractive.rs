@@ -5,10 +5,10 @@ use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
 use pirn_core::conversation::extractive::{Budget, summary};
 use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::{Message, Role};
 use pirn_core::model_call::CallBound;
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::message::{Message, Role};
 use serde_json::{Map, Value};
 
 use super::finish;

@@ -14,9 +14,9 @@ pub use scripted::Scripted;
 use pirn_actors::ports::ModelCall;
 use pirn_core::conversation::extractive::is_unspaced;
 use pirn_core::conversation::{Estimator, ModelRequest, TokenUsage, Tokenizer, message_cost};
-use pirn_core::message::{Message, Role, ToolCall};
 use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
+use pirn_definition::message::{Message, Role, ToolCall};
 
 /// Returns the last user message that is not pinned context.
 fn last_user_message(request: &ModelRequest) -> Option<&Message> {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use pirn_actors::History;
 use pirn_core::conversation::MarkMap;
-use pirn_core::definition::json_from_value;
-use pirn_core::message::Message;
+use pirn_definition::definition::json_from_value;
+use pirn_definition::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -269,8 +269,8 @@ fn is_web(url: &str) -> bool {
 }
 
 /// Returns a message's parts, or its text if that is not blank.
-fn pieces(message: &Message) -> Vec<pirn_core::message::Part> {
-    use pirn_core::message::Part;
+fn pieces(message: &Message) -> Vec<pirn_definition::message::Part> {
+    use pirn_definition::message::Part;
     if !message.parts.is_empty() {
         let is_sent = |part: &&Part| part.as_text().is_none_or(|text| !text.trim().is_empty());
         message.parts.iter().filter(is_sent).cloned().collect()

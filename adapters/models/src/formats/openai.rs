@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::message::{Message, Part, Role, ToolCall};
+use pirn_definition::message::{Message, Part, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::reasoning::Recalled;

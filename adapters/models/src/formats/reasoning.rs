@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pirn_core::message::Message;
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::message::{Message, Part, Role};
+use pirn_definition::message::{Message, Part, Role};
 use serde_json::{Value, json};
 
 use super::openai::FROM_TOOLS;

@@ -3,9 +3,9 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-use pirn_core::Millis;
-use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_definition::Millis;
+use pirn_definition::error::RunError;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use pirn_actors::ports::ModelCall;
-use pirn_core::definition::shown_variable_name;
-use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_definition::definition::shown_variable_name;
+use pirn_definition::error::RunError;
 use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pirn_actors::ports::ToolSpec;
-use pirn_core::message::{Message, Part, Role};
 use pirn_core::model_call::{FailureKind, FinishReason};
+use pirn_definition::message::{Message, Part, Role};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -98,7 +98,7 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
         let plain = snake(name);
         let is_known = plain == "options" || OPTIONS.contains(&plain.as_str()) || FIELDS.contains(&plain.as_str());
         if !is_known {
-            let near = pirn_core::definition::nearest(&plain, OPTIONS.iter().chain(&FIELDS).copied());
+            let near = pirn_definition::definition::nearest(&plain, OPTIONS.iter().chain(&FIELDS).copied());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             return Err((name.clone(), format!("is not an option of ollama{meant}")));
         }

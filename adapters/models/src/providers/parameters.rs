@@ -1,7 +1,7 @@
 //! Parsed parameters of a node: common ones by their usual names, all others unchanged.
 
-use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_definition::error::RunError;
 use serde_json::{Map, Number, Value};
 
 /// Parameters in either `camelCase` or `snake_case`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_actors::ports::ToolSpec;
-use pirn_core::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 
 use super::cache::CacheHints;
 use super::parameters::Parameters;

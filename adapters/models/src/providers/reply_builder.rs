@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn_core::conversation::TokenUsage;
-use pirn_core::message::ToolCall;
 use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
+use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use pirn_actors::host::SimulatedHost;
 use pirn_actors::ports::{CallContext, Model, ModelCall, ModelSession, TokenSink};
 use pirn_core::conversation::{Estimator, ModelRequest, Repairs, message_cost};
-use pirn_core::definition::Profile;
-use pirn_core::error::RunError;
-use pirn_core::message::{Message, Role};
 use pirn_core::thread::ModelReply;
+use pirn_definition::definition::Profile;
+use pirn_definition::error::RunError;
+use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use crate::{Echo, Extractive};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_actors::ports::{Model, Models};
-use pirn_core::definition::Profile;
+use pirn_definition::definition::Profile;
 use serde_json::{Value, json};
 
 use super::{Caller, profile};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use pirn_actors::ports::{Model, ModelCall, Models, TokenSink};
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde_json::{Value, json};
 
 use super::{Caller, profile};

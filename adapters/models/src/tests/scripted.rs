@@ -1,12 +1,12 @@
 //! Tests of `scripted`.
 
-use pirn_core::error::RunErrorCode;
+use pirn_definition::error::RunErrorCode;
 use serde_json::{Value, json};
 
 use super::{Caller, profile};
 use crate::{ProfileFault, Scripted};
 use pirn_actors::ports::{Model, ModelSession};
-use pirn_core::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 
 fn read(responses: &Value) -> Result<Scripted, Vec<ProfileFault>> {
     Scripted::new(&profile(

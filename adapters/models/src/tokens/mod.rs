@@ -10,7 +10,7 @@ mod tiktoken;
 use std::sync::{Arc, LazyLock};
 
 use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
-use pirn_core::definition::{Profile, nearest};
+use pirn_definition::definition::{Profile, nearest};
 
 /// Returns the tokenizer called `name`: a tokenizer (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model (`gpt-4o`). `None`
 /// and unknown names select the [`Estimator`]; for `claude` and `gemini` it counts images by the provider's rule. Calls with equal

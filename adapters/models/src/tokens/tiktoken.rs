@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock};
 
 use pirn_core::conversation::{Estimator, MediaRule, Tokenizer};
-use pirn_core::message::Part;
+use pirn_definition::message::Part;
 use tiktoken_rs::CoreBPE;
 
 /// One of OpenAI's tokenizers.

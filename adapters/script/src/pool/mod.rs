@@ -19,10 +19,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pirn_actors::ports::ScriptStats;
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::fair_queue::FairQueue;
-use pirn_core::script::ScriptFault;
 use pirn_core::thread::Outcome;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::script::ScriptFault;
 
 use crate::deadline::now;
 use crate::interpreter::Interpreter;

@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use super::interrupt::Interrupt;
 
 /// Maximum nesting of lists and objects in a result. A deeper result could not be parsed from JSON text again.
-pub(crate) const DEEPEST: usize = pirn_core::value::MAX_LEVELS;
+pub(crate) const DEEPEST: usize = pirn_definition::value::MAX_LEVELS;
 
 /// Integers beyond this value are not exactly representable as a double.
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pirn_core::script::{JS_GLOBALS, Path, Scope, ScopeValues};
+use pirn_definition::script::{JS_GLOBALS, Path, Scope, ScopeValues};
 use rquickjs::function::{Constructor, Rest, This};
 use rquickjs::{Array, Ctx, Error, Exception, Function, Object, Value as JsValue};
 use serde_json::Value;

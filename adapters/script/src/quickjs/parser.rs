@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_core::script::ScriptFault;
+use pirn_definition::script::ScriptFault;
 use rquickjs::{CaughtError, Context, Function, Runtime};
 
 use super::interrupt::Interrupt;
@@ -75,5 +75,5 @@ impl Parser {
 }
 
 fn is_limit(fault: &ScriptFault) -> bool {
-    fault.code == pirn_core::error::RunErrorCode::ScriptLimitExceeded
+    fault.code == pirn_definition::error::RunErrorCode::ScriptLimitExceeded
 }

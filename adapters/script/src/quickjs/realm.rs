@@ -15,8 +15,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::script::{Names, Path, ScopeValues, ScriptFault};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::script::{Names, Path, ScopeValues, ScriptFault};
 use rquickjs::context::EvalOptions;
 use rquickjs::{
     CaughtError, Context, Ctx, Error, Exception, FromJs, Function, Object, Persistent, Runtime, Value as JsValue,

@@ -1,6 +1,6 @@
 //! Messages and positions for templates that do not parse.
 
-use pirn_core::script::place;
+use pirn_definition::script::place;
 
 use crate::TextFault;
 

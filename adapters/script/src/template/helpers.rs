@@ -7,7 +7,7 @@ use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, PathAndJson, RenderContext, RenderError,
     RenderErrorReason, ScopedJson, Template as BarTemplate,
 };
-use pirn_core::script::{MAX_TEXT, text_of};
+use pirn_definition::script::{MAX_TEXT, text_of};
 use serde_json::Value;
 
 use crate::deadline::now;

@@ -3,7 +3,7 @@
 //! A template of text and paths is rendered directly from the scope. For one with blocks or helpers, only the paths that it uses
 //! are copied into the data from which it is rendered.
 //!
-//! Not here: the names of the scope, which are in `pirn_core::script`.
+//! Not here: the names of the scope, which are in `pirn_definition::script`.
 
 mod fault;
 mod helpers;
@@ -18,10 +18,10 @@ use handlebars::{
     Context, Path as BarPath, PathSeg, RenderContext, RenderError, RenderErrorReason, Renderable,
     Template as BarTemplate,
 };
-use pirn_core::definition::nearest;
-use pirn_core::error::RunErrorCode;
-use pirn_core::script::place;
-use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name};
+use pirn_definition::definition::nearest;
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::script::place;
+use pirn_definition::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
 pub use self::fault::place_in_tags;

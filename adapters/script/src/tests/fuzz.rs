@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::script::ScopeValues;
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::script::ScopeValues;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

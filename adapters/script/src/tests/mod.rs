@@ -13,9 +13,9 @@ mod values;
 
 use std::sync::Arc;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::graph::{Evaluator, Unevaluated};
-use pirn_core::script::{ScopeValues, ScriptFault};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::graph::{Evaluator, Unevaluated};
+use pirn_definition::script::{ScopeValues, ScriptFault};
 use serde_json::{Value, json};
 
 use super::{ExpressionLimits, JsEvaluator};

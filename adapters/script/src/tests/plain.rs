@@ -1,7 +1,7 @@
 //! Evaluation of plain paths gives equal values with and without JavaScript.
 
 use super::*;
-use pirn_core::script::Plain;
+use pirn_definition::script::Plain;
 use proptest::prelude::*;
 
 use crate::TextSyntax;

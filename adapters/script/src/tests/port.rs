@@ -5,9 +5,9 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, Scripts};
-use pirn_core::definition::WorkflowConfig;
-use pirn_core::error::RunError;
-use pirn_core::graph::{Graph, Snippet, SnippetKind};
+use pirn_definition::definition::WorkflowConfig;
+use pirn_definition::error::RunError;
+use pirn_definition::graph::{Graph, Snippet, SnippetKind};
 
 use super::*;
 use crate::{CodeLimits, HostFunctions, ScriptPort, ScriptSettings, evaluator};
@@ -17,7 +17,7 @@ type Answers = Receiver<Result<Arc<Value>, RunError>>;
 fn graph(code: &str) -> Arc<Graph> {
     Arc::new(Graph {
         workflow_id: "w".into(),
-        about: pirn_core::graph::About::default(),
+        about: pirn_definition::graph::About::default(),
         uid: u64::MAX,
         nodes: Vec::new(),
         start: 0,

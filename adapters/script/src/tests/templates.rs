@@ -111,12 +111,12 @@ fn snippets_are_cached_by_graph_and_index() {
 }
 
 /// Creates a graph that contains only snippets.
-fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
-    use pirn_core::graph::{Snippet, SnippetKind};
+fn snippets(texts: &[&str]) -> pirn_definition::graph::Graph {
+    use pirn_definition::graph::{Snippet, SnippetKind};
 
-    pirn_core::graph::Graph {
+    pirn_definition::graph::Graph {
         workflow_id: "w".into(),
-        about: pirn_core::graph::About::default(),
+        about: pirn_definition::graph::About::default(),
         uid: 1,
         nodes: Vec::new(),
         start: 0,
@@ -134,7 +134,7 @@ fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
         awaited_events: Vec::new(),
         variable_names: Arc::default(),
         triggers: Vec::new(),
-        config: pirn_core::definition::WorkflowConfig::default(),
+        config: pirn_definition::definition::WorkflowConfig::default(),
         by_id: std::collections::BTreeMap::new(),
     }
 }

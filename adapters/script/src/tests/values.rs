@@ -178,7 +178,7 @@ fn a_value_is_one_object_within_an_evaluation_and_fresh_in_the_next() {
 fn only_the_named_variables_are_captured() {
     let many: serde_json::Map<String, Value> = (0..10_000).map(|n| (format!("v{n}"), json!([n]))).collect();
     let scope = scope(&Value::Object(many), &json!(null));
-    let names = pirn_core::script::Names::of("variables.v7[0] + v8[0]");
+    let names = pirn_definition::script::Names::of("variables.v7[0] + v8[0]");
     assert_eq!(ScopeValues::capture(&names, &scope).variables.len(), 2);
     assert_eq!(
         value_in(&mut patient(), "variables.v7[0] + v8[0]", &scope),

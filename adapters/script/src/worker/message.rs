@@ -6,8 +6,8 @@
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::sync::Arc;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::script::{Names, ScopeValues, ScriptFault};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::script::{Names, ScopeValues, ScriptFault};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_core::error::RunErrorCode;
-use pirn_core::script::{Names, Scope, ScopeValues, ScriptFault};
+use pirn_definition::error::RunErrorCode;
+use pirn_definition::script::{Names, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
 use self::message::{Reply, Request, ScopeManifest, WorkerMessage};

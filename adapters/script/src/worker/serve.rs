@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_core::graph::{Evaluator, Unevaluated};
-use pirn_core::script::ScriptFault;
+use pirn_definition::graph::{Evaluator, Unevaluated};
+use pirn_definition::script::ScriptFault;
 use serde_json::Value;
 
 use super::confine::{allow_time, confine};

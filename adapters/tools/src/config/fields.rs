@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use pirn_core::definition::{nearest, variable_name_fault};
+use pirn_definition::definition::{nearest, variable_name_fault};
 use serde_json::{Map, Value};
 
 use super::ConfigFault;

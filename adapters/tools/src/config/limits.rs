@@ -1,7 +1,7 @@
 //! Limits and rules for the calls of a tool, or of all tools of a server.
 
-use pirn_core::Millis;
-use pirn_core::definition::InDoubt;
+use pirn_definition::Millis;
+use pirn_definition::definition::InDoubt;
 use serde::Deserialize;
 
 use super::fields::Fields;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pirn_core::Millis;
+use pirn_definition::Millis;
 
 use super::fields::Fields;
 use super::limits::CallLimits;

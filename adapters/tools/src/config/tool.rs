@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{BuiltInTool, nearest, variable_text_fault};
+use pirn_definition::definition::{BuiltInTool, nearest, variable_text_fault};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 

@@ -2,9 +2,9 @@
 #![allow(deprecated)] // of the protocol, not yet of its servers
 
 use pirn_actors::ports::Sampler;
-use pirn_core::message::{Message, Part, Role};
 use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
+use pirn_definition::message::{Message, Part, Role};
 use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ErrorData, Role as Speaker, SamplingCapability, SamplingMessage,
     SamplingMessageContentBlock,

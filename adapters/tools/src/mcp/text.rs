@@ -1,6 +1,6 @@
 //! Conversion of a server's result into text, images and files.
 
-use pirn_core::message::Part;
+use pirn_definition::message::Part;
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, ImageContent, ReadResourceResult, ResourceContents, Role,
 };

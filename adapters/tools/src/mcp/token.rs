@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use pirn_core::definition::shown_variable_name;
+use pirn_definition::definition::shown_variable_name;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;

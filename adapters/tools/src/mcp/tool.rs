@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolContext, ToolSpec};
-use pirn_core::message::Part;
+use pirn_definition::message::Part;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use pirn_actors::host::{WorkClock, WorkTime};
 use pirn_actors::ports::{ToolOutcome, Tools};
-use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
+use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 use crate::{ToolRegistry, tools_of};

@@ -4,8 +4,8 @@ use pirn_actors::host::SimulatedHost;
 use serde_json::json;
 
 use pirn_actors::ports::Tools;
-use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
+use pirn_definition::message::ToolCall;
 
 use super::super::*;
 

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::FixedState;
+use pirn_definition::message::{Message, Role};
 
 use super::super::{Basis, Conversation, ConversationError, CountedMessage, Tokenizer, widen};
 use super::context::CompressionResult;
 use super::turn::current_turn_start;
-use crate::message::{Message, Role};
 
 /// Decision about a result.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::CompressionConfig;
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
 use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
-use crate::definition::CompressionConfig;
-use crate::message::Message;
 
 /// Input of a compression. The current batch of `markMap`, which refers to `messages`, is compressed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

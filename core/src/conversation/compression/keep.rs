@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
+
 use super::super::widen;
 use super::turn::current_turn_start;
-use crate::message::{Message, Role};
 
 /// Selects the last `count` messages of any role.
 pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {

@@ -24,6 +24,8 @@ mod window;
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
+
 pub use accept::{Accepted, accept_result, replacement};
 pub use context::{CompressionContext, CompressionResult, CompressionStats, FactStats};
 pub use facts::{Fact, FactKind, JudgedFact, facts_of, judge};
@@ -34,7 +36,6 @@ pub use turn::{current_turn_start, current_turn_tokens};
 
 use self::context::SizeCriterion;
 use super::{ConversationError, Tokenizer, message_cost};
-use crate::message::{Message, Role};
 
 /// Result of a strategy.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,6 @@ use super::context::{CompressionContext, CompressionResult, SizeCriterion, cost}
 use super::keep::system_and_recent;
 use super::parameters;
 use super::verbatim::Verbatim;
-use crate::message::{Message, Role};
 
 /// Metadata key that marks a summary: `{ids[], count, batch, verbatim?}` of the summarized messages.
 const SUMMARY_OF: &str = "summaryOf";

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
+
 use super::super::{Tokenizer, artifact_of, message_cost};
 use super::parameters::Clear;
 use super::turn::current_turn_start;
-use crate::message::{Message, Role};
 
 /// Returns the messages with a note instead of each result, except the last ones, those of the current turn, pinned ones and those
 /// of excluded tools. Returns them unchanged if that saves less than `minTokens`. A result that is not longer than its note stays.

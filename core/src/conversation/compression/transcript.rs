@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::message::{Message, Role};
+use pirn_definition::message::{Message, Role};
 
 /// Number of leading characters shown of a long tool result.
 const RESULT_HEAD: usize = 1200;
@@ -60,8 +60,9 @@ fn shortened(text: &mut String, result: &str) {
 
 #[cfg(test)]
 mod tests {
+    use pirn_definition::message::ToolCall;
+
     use super::*;
-    use crate::message::ToolCall;
     use serde_json::json;
 
     fn call(id: &str, name: &str) -> ToolCall {

@@ -1,7 +1,8 @@
 //! The current turn: the messages after the last assistant message without tool calls.
 
+use pirn_definition::message::{Message, Role};
+
 use super::super::Conversation;
-use crate::message::{Message, Role};
 
 /// Returns the start of the current turn, or the length if it is empty. System messages at its start do not belong to it. Without
 /// such an assistant message, the turn starts after the leading system messages.

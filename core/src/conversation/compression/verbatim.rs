@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use pirn_definition::message::Message;
+
 use super::super::{MESSAGE_OVERHEAD, Tokenizer, message_cost};
 use super::context::FactStats;
 use super::facts::{JudgedFact, judge};
 use super::window::units;
-use crate::message::Message;
 
 /// Messages to summarize, with those retained so far.
 pub(super) struct Verbatim<'a> {

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
+
 use super::super::{tool_blocks, widen};
 use super::parameters::Window;
 use super::turn::current_turn_start;
-use crate::message::{Message, Role};
 
 /// Selects the retained messages. The window grows from the end by tool blocks and single messages. A `count` that ends inside a
 /// block includes the whole block. `maxTokens`, which also covers system messages and head, excludes a block that does not fit. The

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
 use serde_json::json;
 
 use super::super::{CountedMessage, MESSAGE_OVERHEAD, Tokenizer};
 use super::excerpt;
 use super::stored_results::{DroppedResult, LargeResults};
-use crate::message::{Message, Role};
 
 /// Metadata key that marks a preview: `{id, tokens}` of the result.
 const ARTIFACT: &str = "artifact";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pirn_definition::message::{Message, Role};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +10,6 @@ use super::super::compression::is_summary;
 use super::super::{Conversation, Tokenizer};
 use super::excerpt;
 use super::page::{paged, read_arguments};
-use crate::message::{Message, Role};
 
 /// A message takes at most this fraction of a page, around its first matching word.
 const SHARE: u64 = 3;

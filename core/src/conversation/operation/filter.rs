@@ -1,7 +1,8 @@
 //! `filter`: retains messages that satisfy all given conditions.
 
+use pirn_definition::definition::FilterContext;
+
 use super::super::{Conversation, CountedMessage, tool_blocks, widen};
-use crate::definition::FilterContext;
 
 /// Returns the retained messages. A tool block is retained as a whole if one of its messages satisfies `roles` and
 /// `contentContains`. It is removed as a whole if one contains a text of `contentExcludes`: excluded text never remains.

@@ -1,7 +1,8 @@
 //! `insert`: adds messages before a message, or at the end.
 
+use pirn_definition::message::{Message, Role};
+
 use super::super::{Conversation, ConversationError, CountedMessage, split_block};
-use crate::message::{Message, Role};
 
 pub(super) enum Inserted {
     /// Messages to append; the others do not move.

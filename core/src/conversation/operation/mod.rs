@@ -10,11 +10,12 @@ mod insert;
 mod replace;
 mod truncate;
 
+use pirn_definition::definition::{ConversationHistoryOptions, FilterContext, TruncateContext};
+
 use super::{Conversation, ConversationError, CountedMessage};
-use crate::definition::{ConversationHistoryOptions, FilterContext, TruncateContext};
 
 /// A CONTEXT_PROCESSOR operation with rendered templates and counted messages. `compress` and `pin` are not included: see
-/// [`super::compression`] and [`crate::definition::Pinned`].
+/// [`super::compression`] and [`pirn_definition::definition::Pinned`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResolvedContext {
     /// Adds messages.
@@ -71,7 +72,7 @@ fn cleared(conversation: &Conversation, keep_system: bool) -> Vec<CountedMessage
     let visible = conversation.visible();
     let system = visible
         .iter()
-        .filter(|counted| counted.message.role == crate::message::Role::System);
+        .filter(|counted| counted.message.role == pirn_definition::message::Role::System);
     if keep_system {
         system.cloned().collect()
     } else {

@@ -1,8 +1,9 @@
 //! `replace`: replaces a selection of messages.
 
+use pirn_definition::definition::ConversationHistoryOptions;
+use pirn_definition::message::Role;
+
 use super::super::{Conversation, ConversationError, CountedMessage, select_positions, widen};
-use crate::definition::ConversationHistoryOptions;
-use crate::message::Role;
 
 /// Returns the messages after the replacement. Without a target all are replaced except system messages, which stay first.
 pub(super) fn replaced(

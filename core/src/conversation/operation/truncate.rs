@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use pirn_definition::definition::TruncateContext;
+
 use super::super::{Conversation, ConversationError, CountedMessage, widen};
-use crate::definition::TruncateContext;
 
 /// Returns the retained messages. With `role`, only messages of that role are counted and retained. A count above the number of
 /// messages selects all. A tool block with a retained message is retained as a whole.

@@ -1,6 +1,7 @@
+use pirn_definition::message::Role;
+
 use super::super::{Conversation, MarkMap, ResolvedContext, apply};
 use super::notation::{conversation, counted, shown, written};
-use crate::message::Role;
 
 #[test]
 fn d01_a_new_conversation_has_one_empty_batch() {

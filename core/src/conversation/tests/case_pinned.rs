@@ -1,11 +1,11 @@
+use pirn_definition::definition::{AgentConfig, Pinned};
+use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::super::{
     AgentKind, PinStrategy, RequestParts, build_request, first_prompt, pin_position, pinned_messages, tool_blocks,
 };
 use super::notation::{conversation, message, messages, written};
-use crate::definition::{AgentConfig, Pinned};
-use crate::message::{Message, Role};
 
 fn all_four() -> Pinned {
     pinned(json!({"role": "R", "todo": "todo", "usefulInfo": "info", "folderNotes": "notes"}))
@@ -177,8 +177,8 @@ fn the_first_prompt_is_prompt_then_role_then_instructions() {
     };
     let prompt = first_prompt("look", &agent(Some("You scout."))).expect("has a role");
     assert_eq!(prompt, "look\n\nYou scout.\n\nbe brief\n\nAGENTS.md");
-    let missing: crate::error::RunError = first_prompt("look", &agent(None)).expect_err("no role").into();
-    assert_eq!(missing.code, crate::error::RunErrorCode::SubAgentRoleMissing);
+    let missing: pirn_definition::error::RunError = first_prompt("look", &agent(None)).expect_err("no role").into();
+    assert_eq!(missing.code, pirn_definition::error::RunErrorCode::SubAgentRoleMissing);
 }
 
 fn build(history: &[&str], agent: AgentKind, pinned: &Pinned) -> Vec<String> {

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pirn_definition::message::{Message, Role, ToolCall};
 use serde_json::json;
 
 use super::super::{Conversation, CountedMessage, Estimator, Tokenizer};
-use crate::message::{Message, Role, ToolCall};
 
 pub(super) fn message(text: &str) -> Message {
     let (text, internal) = match text.strip_suffix('~') {

@@ -1,12 +1,12 @@
 //! Batches, rollbacks, versions and replacements, against a list of the visible messages.
 
+use pirn_definition::definition::{FilterContext, HistoryRange, TruncateContext};
+use pirn_definition::message::Message;
 use proptest::prelude::*;
 
 use super::super::{Conversation, ConversationError, CountedMessage, Estimator, ResolvedContext, apply, tool_blocks};
 use super::notation::message;
 use super::random_histories::{histories, of, roles};
-use crate::definition::{FilterContext, HistoryRange, TruncateContext};
-use crate::message::Message;
 
 #[derive(Clone, Debug)]
 enum Change {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use super::super::compression::{
 use super::super::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
 use super::case_compression::done;
 use super::random_histories::{broken_pairs, histories};
-use crate::message::{Message, Role};
 
 pub(super) fn strategies() -> impl Strategy<Value = Value> {
     let n = || 0_u64..9;

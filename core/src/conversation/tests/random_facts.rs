@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -11,7 +12,6 @@ use super::super::compression::{
 };
 use super::super::{Estimator, message_cost, tool_blocks};
 use super::notation::message;
-use crate::message::{Message, Role};
 
 /// Words with their facts in normalized form. A negation has two words.
 const WORDS: &[(&str, &[(FactKind, &str)])] = &[

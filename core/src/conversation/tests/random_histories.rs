@@ -1,12 +1,12 @@
 //! Random histories: valid, shuffled parallel results, missing results, a user message inside a block, orphaned results, a pending
 //! tail. Blocks, selections and repairs on them.
 
+use pirn_definition::definition::{ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
 use super::super::{Conversation, CountedMessage, Estimator, repair_tool_pairs, select, split_block, tool_blocks};
 use super::notation::message;
-use crate::definition::{ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
-use crate::message::{Message, Role};
 
 /// Generates histories: mostly whole turns, some of them broken, with single messages between them.
 pub(super) fn histories() -> impl Strategy<Value = Vec<Message>> {

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{Pinned, PinnedText};
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
 use super::super::{
@@ -10,8 +12,6 @@ use super::super::{
     PrefixWatch, PreparedRequest, RequestParts, RequestPrefix, build_request, hash_text, message_cost,
 };
 use super::random_histories::{histories, of};
-use crate::definition::{Pinned, PinnedText};
-use crate::message::{Message, Role};
 
 const TOOL_TOKENS: u64 = 11;
 

@@ -1,5 +1,7 @@
 //! Requests for random histories and pinned contexts.
 
+use pirn_definition::definition::{Pinned, PinnedText};
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
 use super::super::{
@@ -8,8 +10,6 @@ use super::super::{
 };
 use super::notation::message;
 use super::random_histories::{broken_pairs, histories, of};
-use crate::definition::{Pinned, PinnedText};
-use crate::message::{Message, Role};
 
 /// Returns the position of the pinned context by SPEC section 3; `history` is without its first message.
 fn place_by_definition(history: &[Message], n: usize) -> usize {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pirn_definition::definition::MIN_RESULT_TOKENS;
+use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,8 +16,6 @@ use super::case_compression::done;
 use super::random_compressions::strategies;
 use super::random_histories::histories;
 use crate::conversation::compression::CompressionContext;
-use crate::definition::MIN_RESULT_TOKENS;
-use crate::message::{Message, Role};
 
 /// Generates texts with many lines and multi-byte letters, some with a lower case of another length.
 fn texts() -> impl Strategy<Value = String> {

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeKind, ValueSpec};
+use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
 use crate::event::Field;
-use crate::event_type::EventType;
-use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;
-use crate::value::Output;
 
 /// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]

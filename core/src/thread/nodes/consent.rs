@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use pirn_definition::Millis;
+use pirn_definition::message::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::failure;
 use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
-use crate::Millis;
-use crate::message::ToolCall;
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{ConsentRequest, Effect, EffectId, Outcome, ToolResult};
 use crate::thread::step::StepContext;

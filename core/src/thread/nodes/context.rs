@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::PinSection;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{ContextNode, NodeKind, TemplateMessage};
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
 use crate::conversation::ModelRequest;
-use crate::definition::PinSection;
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{ContextNode, NodeKind, TemplateMessage};
-use crate::message::Message;
 use crate::model_call::{FailureKind, ModelFailure};
 use crate::thread::effect::{ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;

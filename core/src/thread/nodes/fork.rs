@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{Fork, ForkIx};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::event_type::EventType;
-use crate::graph::{Fork, ForkIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
 use crate::thread::step::StepContext;
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{InteractionNode, NodeKind, QuestionTimeout};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
 use super::{NodeRun, Progress, done, failure};
-use crate::definition::VariableScope;
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{InteractionNode, NodeKind, QuestionTimeout};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
 use crate::thread::step::StepContext;

@@ -19,6 +19,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{BuiltInTool, ToolRoundLimit};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{LlmNode, NodeKind};
+use pirn_definition::message::{Message, Part, Role, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,11 +31,6 @@ use super::consent::{Consent, ConsentOutcome};
 use super::question::Interaction;
 use super::{NodeRun, Progress, evaluate, failure, request};
 use crate::conversation::{AgentKind, TokenUsage, first_prompt};
-use crate::definition::{BuiltInTool, ToolRoundLimit};
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{LlmNode, NodeKind};
-use crate::message::{Message, Part, Role, ToolCall};
 use crate::model_call::{FinishReason, ModelFailure};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{LoopLimit, VariableScope};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{LoopNode, NodeIx, NodeKind, SnippetIx};
+use pirn_definition::script::is_truthy;
+
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::definition::{LoopLimit, VariableScope};
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{LoopNode, NodeIx, NodeKind, SnippetIx};
-use crate::script::is_truthy;
 use crate::thread::effect::{Evaluation, Outcome};
 use crate::thread::loops::{LoopFrame, LoopTurn};
 use crate::thread::step::StepContext;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::ForkStrategy;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{MapNode, NodeKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::fork;
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::definition::ForkStrategy;
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{MapNode, NodeKind};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::items::item_names;
 use crate::thread::step::StepContext;

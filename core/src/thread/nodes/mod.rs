@@ -21,14 +21,15 @@ pub(super) mod wait;
 
 use std::sync::Arc;
 
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{NodeIx, NodeKind};
+use pirn_definition::value::Output;
+
 use self::question::Interaction;
 use super::ThreadMachine;
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
 use super::safe_point::{DeferredStop, PendingMerge};
 use super::step::{StepContext, no_edge};
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{NodeIx, NodeKind};
-use crate::value::Output;
 use serde::{Deserialize, Serialize};
 
 /// Result of a node's step.

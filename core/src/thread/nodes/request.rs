@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{LlmNode, PartSpec};
+use pirn_definition::message::Part;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{LlmNode, PartSpec};
-use crate::message::Part;
 use crate::thread::effect::{ComputedPrompt, ModelChoice};
 
 /// Evaluated parts of a request.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::graph::{NodeIx, NodeKind};
+
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::error::{RunError, RunErrorCode};
-use crate::graph::{NodeIx, NodeKind};
 use crate::thread::effect::{Evaluation, Outcome};
 use crate::thread::step::StepContext;
 

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::{AgentConfig, ConversationMode};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeKind, ValueSpec};
+use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NodeRun, Progress, evaluate, failure, value_or};
-use crate::definition::{AgentConfig, ConversationMode};
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
-use crate::value::Output;
 
 /// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::event_type::EventType;
+use pirn_definition::graph::{NodeKind, ValueSpec};
+use pirn_definition::message::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::consent::{Consent, ConsentOutcome};
 use super::question::Interaction;
 use super::{NodeRun, Progress, done, evaluate, failure};
-use crate::definition::VariableScope;
-use crate::error::{RunError, RunErrorCode};
-use crate::event_type::EventType;
-use crate::graph::{NodeKind, ValueSpec};
-use crate::message::ToolCall;
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
 use crate::thread::step::StepContext;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use pirn_definition::definition::VariableScope;
+use pirn_definition::graph::{NodeKind, SnippetIx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::definition::VariableScope;
-use crate::graph::{NodeKind, SnippetIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::state::coerce;
 use crate::thread::step::StepContext;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_definition::Millis;
+use pirn_definition::event_type::is_kept;
+use pirn_definition::graph::NodeKind;
+
 use super::{NodeRun, Progress, done, failure};
-use crate::Millis;
-use crate::event_type::is_kept;
-use crate::graph::NodeKind;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::step::StepContext;
 

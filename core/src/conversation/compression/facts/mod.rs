@@ -16,9 +16,9 @@ mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::message::Message;
 use word::{Word, words};
 
 /// Kind of a fact.

@@ -1,0 +1,83 @@
+//! Checks and compiles MAP nodes.
+
+use std::sync::Arc;
+
+use super::diagnostics::{child, pointer};
+use super::model::{JoinRule, MapNode, NodeKind};
+use super::nodes::NodeCompiler;
+use crate::definition::{FaultCode, JoinStrategy, MapConfig, MergeVariables};
+use crate::script::is_reserved;
+
+/// Default maximum number of items of a MAP.
+const DEFAULT_MAX_ITEMS: u32 = 1000;
+
+/// Default name of the item in `input`.
+const DEFAULT_NAME: &str = "item";
+
+/// Name of the item's index in `input`.
+pub const ITEM_INDEX: &str = "index";
+
+impl NodeCompiler<'_, '_> {
+    pub(super) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
+        let pointer = pointer!["nodes", place, "config"];
+        let needs_threshold = map.join_strategy == JoinStrategy::SuccessCountThreshold;
+        if needs_threshold && map.threshold.unwrap_or_default() == 0 {
+            let message = "SUCCESS_COUNT_THRESHOLD needs a `threshold` of at least 1";
+            self.report
+                .fault(FaultCode::InvalidThreshold, &child(&pointer, "threshold"), message);
+        }
+        if map.concurrency == Some(0) {
+            let message = "`concurrency` must be at least 1";
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "concurrency"), message);
+        }
+        let item_name = map.item_name.as_deref().unwrap_or(DEFAULT_NAME);
+        if item_name.is_empty() || is_reserved(item_name) {
+            let message = format!("`{item_name}` cannot be the name of an item");
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "itemName"), message);
+        }
+        // A part that could not be read may assign any variable.
+        let is_whole = !self.report.origin.holes().nodes && self.context.unreadable.is_empty();
+        for (number, name) in map.assign.iter().enumerate().filter(|_| is_whole) {
+            if !self.variable_names.contains(name.as_str()) {
+                let pointer = child(&child(&pointer, "assign"), number);
+                let message = format!("unknown variable `{name}`: nothing in any workflow assigns it");
+                let known = self.variable_names.iter().map(AsRef::as_ref);
+                self.report
+                    .unknown(FaultCode::UnknownName, &pointer, message, name, known);
+            }
+        }
+        let timeout_ms = self.report.seconds(map.timeout, || child(&pointer, "timeout"));
+        let items = self.snippets.input(&map.items, &child(&pointer, "items"), self.report);
+        let input = map.input.as_ref().map(|input| {
+            let pointer = child(&pointer, "input");
+            let here = [item_name, ITEM_INDEX];
+            self.snippets
+                .over(&here, |snippets| snippets.input(input, &pointer, self.report))
+        });
+        NodeKind::Map(Box::new(MapNode {
+            workflow_id: Arc::from(map.subgraph_id.as_str()),
+            items,
+            item_name: Arc::from(item_name),
+            input,
+            concurrency: map.concurrency,
+            join: JoinRule {
+                strategy: map.join_strategy,
+                threshold: map.threshold.unwrap_or_default(),
+                timeout_ms,
+                main_path: 0,
+                main_path_explicit: false,
+                on_decided: map.on_decided,
+                merge_variables: if map.assign.is_empty() {
+                    MergeVariables::None
+                } else {
+                    MergeVariables::All
+                },
+            },
+            conversation: map.conversation,
+            assign: map.assign.iter().map(|name| Arc::from(name.as_str())).collect(),
+            max_items: map.max_items.unwrap_or(DEFAULT_MAX_ITEMS),
+        }))
+    }
+}

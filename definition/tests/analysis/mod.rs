@@ -1,0 +1,7 @@
+//! Warnings for valid definitions, against brute force where possible.
+
+mod fixtures;
+mod loops;
+mod shipped;
+mod trigger_cycles;
+mod work;

@@ -1,0 +1,283 @@
+//! START, END, reachability, edges, routes: cases M16 to M24, J02, J08, K36.
+
+use pirn_definition::definition::{EdgeDefinition, FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition};
+use pirn_definition::graph::{CompileContext, Graph, NodeKind, compile};
+use serde_json::{Value, json};
+
+use super::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
+
+fn line() -> (Value, Vec<&'static str>) {
+    (
+        json!([node("s", "START"), idle("a"), idle("b"), node("e", "END")]),
+        vec!["s>a", "a>b", "b>e"],
+    )
+}
+
+#[test]
+fn m16_m20_a_workflow_has_one_start_and_an_end() {
+    let none = json!([idle("a"), node("e", "END")]);
+    assert_eq!(codes_of(&flow(&none, &["a>e"])), ["MISSING_START"], "M16");
+    let two = json!([node("s", "START"), node("t", "START"), node("e", "END")]);
+    let compiled = build(flow(&two, &["s>e", "t>e"]).to_string());
+    assert_eq!(codes(&compiled), ["MULTIPLE_START"], "M20");
+    assert_eq!(compiled.faults[0].pointer, "/nodes/1", "M20");
+    let endless = json!([node("s", "START"), idle("a")]);
+    assert_eq!(codes_of(&flow(&endless, &["s>a"])), ["MISSING_END"]);
+    assert_eq!(codes_of(&flow(&json!([]), &[])), ["MISSING_START", "MISSING_END"]);
+}
+
+#[test]
+fn m18_no_edge_leads_into_start_or_out_of_end() {
+    let (nodes, edges) = line();
+    for edge in ["a>s", "e>a", "s>s"] {
+        let all = [edges.as_slice(), &[edge]].concat();
+        let compiled = build(flow(&nodes, &all).to_string());
+        assert_eq!(codes(&compiled), ["INVALID_EDGE"], "M18 {edge}");
+        assert_eq!(compiled.faults[0].pointer, "/edges/3", "M18 {edge}");
+    }
+}
+
+#[test]
+fn m21_m23_an_unreachable_node_is_reported() {
+    let (_, edges) = line();
+    let alone = json!([node("s", "START"), idle("a"), idle("b"), node("e", "END"), idle("x")]);
+    let compiled = build(flow(&alone, &edges).to_string());
+    assert_eq!(codes(&compiled), ["UNREACHABLE_NODE"], "M21");
+    assert_eq!(compiled.faults[0].pointer, "/nodes/4", "M21");
+    let leads_on = [edges.as_slice(), &["x>b"]].concat();
+    assert_eq!(codes_of(&flow(&alone, &leads_on)), ["UNREACHABLE_NODE"], "M23");
+}
+
+#[test]
+fn m22_a_loop_is_allowed_if_it_can_end() {
+    let (nodes, edges) = line();
+    assert!(
+        codes_of(&flow(&nodes, &[edges.as_slice(), &["b>a"]].concat())).is_empty(),
+        "M22"
+    );
+    let compiled = build(flow(&nodes, &["s>a", "s>e", "a>b", "b>a"]).to_string());
+    assert_eq!(codes(&compiled), ["DEAD_END"], "M22: no way out of the loop");
+    assert_eq!(
+        compiled.faults.len(),
+        1,
+        "one report for one loop:\n{}",
+        shown(&compiled.faults)
+    );
+}
+
+#[test]
+fn m24_a_node_that_cannot_reach_an_end_is_a_dead_end() {
+    let (nodes, _) = line();
+    let compiled = build(flow(&nodes, &["s>a", "s>e", "a>b"]).to_string());
+    let fault = the_fault(&compiled.faults, FaultCode::DeadEnd);
+    assert_eq!(fault.pointer, "/nodes/2", "M24: at the node where the thread stops");
+}
+
+#[test]
+fn unknown_node_references_are_reported_with_their_location() {
+    let nodes = json!([node("s", "START"),
+        {"id": "r", "type": "ROUTE", "config": {"routes": [{"condition": "a", "targetNodeId": "x1"}],
+         "defaultTargetNodeId": "x2"}, "onError": {"targetNodeId": "x3"}},
+        node("e", "END")]);
+    let compiled = build(flow(&nodes, &["s>r", "r>x4", "x5>e", "s>e"]).to_string());
+    let pointers: Vec<&str> = compiled
+        .faults
+        .iter()
+        .filter(|fault| fault.code == FaultCode::UnknownNodeReference)
+        .map(|fault| fault.pointer.as_str())
+        .collect();
+    assert_eq!(
+        pointers,
+        [
+            "/edges/1/to",
+            "/edges/2/from",
+            "/nodes/1/config/routes/0/targetNodeId",
+            "/nodes/1/config/defaultTargetNodeId",
+            "/nodes/1/onError/targetNodeId"
+        ]
+    );
+}
+
+#[test]
+fn node_ids_are_unique() {
+    let nodes = json!([node("s", "START"), idle("a"), idle("a"), node("e", "END")]);
+    let compiled = build(flow(&nodes, &["s>a", "a>e"]).to_string());
+    assert_eq!(
+        the_fault(&compiled.faults, FaultCode::DuplicateNodeId).pointer,
+        "/nodes/2/id"
+    );
+}
+
+fn graph_of(file: &Value) -> std::sync::Arc<Graph> {
+    let compiled = build(file.to_string());
+    assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
+    compiled.graphs[0].clone()
+}
+
+fn targets<'g>(graph: &'g Graph, id: &str) -> Vec<&'g str> {
+    graph
+        .node(graph.by_id[id])
+        .edges
+        .iter()
+        .map(|edge| &*graph.node(edge.target).id)
+        .collect()
+}
+
+#[test]
+fn j08_edges_are_tried_heaviest_first_then_in_list_order() {
+    let nodes = json!([
+        node("s", "START"),
+        idle("a"),
+        idle("b"),
+        idle("c"),
+        idle("d"),
+        node("e", "END")
+    ]);
+    let mut file = flow(&nodes, &["a>e", "b>e", "c>e", "d>e"]);
+    let edges = file["edges"].as_array_mut().expect("a list");
+    for (target, weight) in [("b", json!(5)), ("a", json!(10)), ("d", json!(null)), ("c", json!(-1))] {
+        edges.push(json!({"from": "s", "to": target, "weight": weight, "condition": "x > 1"}));
+    }
+    edges.push(json!({"from": "s", "to": "e", "weight": 5}));
+    assert_eq!(targets(&graph_of(&file), "s"), ["a", "b", "e", "d", "c"]);
+}
+
+#[test]
+fn j02_routes_are_tried_by_priority_then_in_list_order() {
+    let routes = json!([{"condition": "1", "targetNodeId": "a", "priority": 1}, {"condition": "2", "targetNodeId": "b", "priority": 10},
+        {"condition": "3", "targetNodeId": "c", "priority": 1}, {"condition": "4", "targetNodeId": "d"}]);
+    let nodes = json!([node("s", "START"), {"id": "r", "type": "ROUTE", "config": {"routes": routes, "defaultTargetNodeId": "e"}},
+        idle("a"), idle("b"), idle("c"), idle("d"), node("e", "END")]);
+    let graph = graph_of(&flow(&nodes, &["s>r", "r>a", "a>e", "b>e", "c>e", "d>e"]));
+    let NodeKind::Route { routes, default } = &graph.node(graph.by_id["r"]).kind else {
+        panic!("a ROUTE")
+    };
+    let order: Vec<&str> = routes.iter().map(|(_, target)| &*graph.node(*target).id).collect();
+    assert_eq!(order, ["b", "a", "c", "d"]);
+    assert_eq!(*default, Some(graph.by_id["e"]));
+    assert!(
+        graph.node(graph.by_id["r"]).edges.is_empty(),
+        "edges beside routes are for the drawing"
+    );
+}
+
+#[test]
+fn a_route_node_without_routes_uses_its_edges() {
+    let nodes = json!([node("s", "START"), node("r", "ROUTE"), idle("a"), node("e", "END")]);
+    let mut file = flow(&nodes, &["s>r", "a>e"]);
+    let edges = file["edges"].as_array_mut().expect("a list");
+    edges.push(json!({"from": "r", "to": "e"}));
+    edges.push(json!({"from": "r", "to": "a", "condition": "x", "weight": 2}));
+    let graph = graph_of(&file);
+    let NodeKind::Route { routes, default } = &graph.node(graph.by_id["r"]).kind else {
+        panic!("a ROUTE")
+    };
+    assert_eq!(
+        routes.iter().map(|(_, target)| *target).collect::<Vec<_>>(),
+        [graph.by_id["a"]]
+    );
+    assert_eq!(*default, Some(graph.by_id["e"]));
+}
+
+#[test]
+fn nan_and_infinite_numbers_are_refused_in_definitions_built_in_code() {
+    let node = |id: &str, config: NodeConfig| NodeDefinition {
+        id: id.to_owned(),
+        name: None,
+        description: None,
+        config,
+        retry: None,
+        timeout_ms: None,
+        on_error: None,
+        in_doubt: None,
+    };
+    let definition = WorkflowDefinition {
+        id: "w".to_owned(),
+        name: None,
+        version: None,
+        description: None,
+        metadata: None,
+        input_schema: None,
+        variables: Vec::new(),
+        nodes: vec![
+            node("s", NodeConfig::Start),
+            node("e", NodeConfig::End(pirn_definition::definition::EndConfig::default())),
+        ],
+        edges: vec![EdgeDefinition {
+            id: None,
+            source_node_id: "s".to_owned(),
+            target_node_id: "e".to_owned(),
+            edge_type: None,
+            label: None,
+            condition: None,
+            weight: f64::NAN,
+        }],
+        triggers: Vec::new(),
+        config: pirn_definition::definition::WorkflowConfig::default(),
+    };
+    let compiled = compile(&[Located::from(definition)], &[], &CompileContext::default());
+    let fault = the_fault(&compiled.faults, FaultCode::InvalidValue);
+    assert_eq!((fault.pointer.as_str(), fault.position), ("/edges/0/weight", None));
+}
+
+#[test]
+fn k36_an_expression_has_at_most_a_thousand_characters() {
+    let file = |length: usize| {
+        let nodes = json!([node("s", "START"), node("e", "END")]);
+        let mut file = flow(&nodes, &[]);
+        file["edges"] = json!([{"from": "s", "to": "e", "condition": "y".repeat(length)}]);
+        file
+    };
+    assert!(codes_of(&file(1000)).is_empty());
+    let compiled = build(file(1001).to_string());
+    let fault = the_fault(&compiled.faults, FaultCode::InvalidExpression);
+    assert!(
+        fault.help.as_deref().is_some_and(|help| help.contains("CODE")),
+        "K36 names the way out"
+    );
+}
+
+#[test]
+fn missing_and_contradictory_fields_of_a_node_are_faults() {
+    for (config, code) in [
+        (json!({"type": "CODE", "config": {}}), "MISSING_FIELD"),
+        (
+            json!({"type": "CODE", "config": {"code": "1", "function": "f"}}),
+            "INVALID_VALUE",
+        ),
+        (json!({"type": "WAIT"}), "MISSING_FIELD"),
+        (
+            json!({"type": "WAIT", "config": {"seconds": 1, "event": "x"}}),
+            "INVALID_VALUE",
+        ),
+        (json!({"type": "WAIT", "config": {"seconds": -1}}), "INVALID_TIMEOUT"),
+        (
+            json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "truncate"}}),
+            "INVALID_VALUE",
+        ),
+        (
+            json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "truncate", "keepFirst": 1, "keepLast": 1}}),
+            "INVALID_VALUE",
+        ),
+        (
+            json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "shuffle"}}),
+            "INVALID_VALUE",
+        ),
+        (json!({"type": "CONTEXT_PROCESSOR", "config": {}}), "MISSING_FIELD"),
+        (
+            json!({"type": "LLM", "timeoutMs": 999_999_999_999_u64}),
+            "INVALID_TIMEOUT",
+        ),
+        (json!({"type": "LLM", "timeoutMs": -5}), "INVALID_TIMEOUT"),
+        (json!({"type": "LLM", "retry": {"maxAttempts": 0}}), "INVALID_VALUE"),
+        (
+            json!({"type": "VARIABLE", "config": {"variableName": "v", "expression": "1", "variableType": "invalid_type"}}),
+            "INVALID_VALUE",
+        ),
+    ] {
+        let mut a = config.clone();
+        a["id"] = json!("a");
+        let nodes = json!([node("s", "START"), a, node("e", "END")]);
+        assert_eq!(codes_of(&flow(&nodes, &["s>a", "a>e"])), [code], "{config}");
+    }
+}
