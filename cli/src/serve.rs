@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// An origin whose pages may send requests, such as https://app.example.com
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
-    /// What the page at /studio/ may do (default: full on a loopback address, read on any other)
+    /// Access of the page at /studio/ (default: full on a loopback address, read on any other)
     #[cfg(feature = "studio")]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) studio: Option<Mode>,
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     log: LogArgs,
 }
 
-/// What the page may do.
+/// Access rights of the page.
 #[cfg(feature = "studio")]
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {

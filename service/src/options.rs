@@ -20,6 +20,6 @@ pub struct Options {
     /// [`RunBuilder::enqueue`](pirn::RunBuilder::enqueue) does. The other interfaces stream a run's events live,
     /// so this process executes their runs.
     pub enqueue_only: bool,
-    /// What the page at `/studio/` may do; `Full` by default.
+    /// Access of the page at `/studio/`; `Full` by default.
     pub studio: StudioMode,
 }

@@ -13,7 +13,7 @@ use crate::studio::StudioMode;
 pub(crate) struct Info {
     /// Version of Pirn.
     version: &'static str,
-    /// What the Studio may do: `off`, `read` or `full`.
+    /// Access of the Studio: `off`, `read` or `full`.
     studio: StudioMode,
     /// True if the service has a store. Without one, only runs in memory are listed.
     store: bool,

@@ -1,4 +1,4 @@
-//! What the page may do.
+//! Access rights of the page.
 
 use axum::http::{HeaderMap, Method};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::http::problem::{Problem, ProblemCode};
 /// Header of every request that the page sends.
 const FROM_PAGE: &str = "x-pirn-studio";
 
-/// What the Studio may do. Without the feature `studio` the page is not part of the program, which has the effect of `Off`.
+/// Access of the Studio. Without the feature `studio` the page is not part of the program, which has the effect of `Off`.
 ///
 /// `Read` restricts the page and not its user: whoever has a token of the service can send any request without the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
