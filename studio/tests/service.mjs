@@ -69,7 +69,7 @@ export async function startService({ studio = "full", token, store = true, liste
   const args = ["serve", ...examples.map((name) => join(root, "examples", name)), ...files, ...own];
   writeFileSync(join(folder, "pirn.toml"), config());
   args.push("--profiles", join(folder, "pirn.toml"), "--listen", `127.0.0.1:${port}`, "--grace", "1");
-  if (studio) args.push("--studio", studio);
+  if (studio && studio !== "full") args.push("--studio", studio);
   if (store) args.push("--store", join(folder, "runs.db"));
   if (token) {
     writeFileSync(join(folder, "token"), `${token}\n`);

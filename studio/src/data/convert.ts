@@ -97,8 +97,7 @@ export interface SentRequest {
 interface OfferedTool {
   name: string;
   description?: string;
-  inputSchema?: unknown;
-  schema?: unknown;
+  parameters?: unknown;
 }
 
 /** Quotes a text for a POSIX shell. */
@@ -111,9 +110,9 @@ export function shellQuoted(text: string): string {
  * shell: the page does not know them.
  */
 export function curl(model: string, request: SentRequest): string {
-  const tools = ((request.tools ?? []) as unknown as OfferedTool[]).map(({ name, description, inputSchema, schema }) => ({
+  const tools = ((request.tools ?? []) as unknown as OfferedTool[]).map(({ name, description, parameters }) => ({
     type: "function",
-    function: { name, ...(description ? { description } : {}), parameters: inputSchema ?? schema ?? { type: "object" } },
+    function: { name, ...(description ? { description } : {}), parameters: parameters ?? { type: "object" } },
   }));
   const body = { model, ...openai(request.messages), ...(tools.length ? { tools } : {}), ...(request.parameters ?? {}) };
   return [

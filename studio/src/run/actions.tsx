@@ -1,62 +1,62 @@
-// Actions on a run: fork from the cursor, pin, emit, pause, resume, park, cancel.
+// Actions on a run: fork from the cursor, pin, emit, pause, resume, park, cancel. Each dialog is a form of a schema.
 
-import type { ComponentChildren } from "preact";
-import { useId, useState } from "preact/hooks";
-import { info, post, Problem } from "../api";
-import { parseJson } from "../data/schema";
+import { useState } from "preact/hooks";
+import { info, post, type Problem } from "../api";
+import type { Schema } from "../data/schema";
 import { go, href } from "../router";
 import type { Json, JsonObject, Report } from "../types";
 import { Dialog } from "../ui/keys";
 import { ProblemBox, toProblem } from "../ui/resource";
-import { editable } from "./state";
+import { JsonForm } from "../ui/schema-form";
 import type { OpenRun } from "./open";
 
-type Opened = "fork" | "pin" | "emit" | "cancel";
+interface Action {
+  label: string;
+  submit: string;
+  hint?: string;
+  schema: Schema;
+  initial?: Json;
+  /** Returns a notice; undefined after a navigation. */
+  send: (value: JsonObject) => Promise<string | undefined>;
+}
 
 export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
-  const [opened, open] = useState<Opened>();
+  const [opened, open] = useState<Action>();
   const [notice, setNotice] = useState("");
   const [problem, setProblem] = useState<Problem>();
-  const hasEnded = run.ended.value;
+  const isActive = !run.ended.value;
   const hasStore = info.value?.store !== false;
   const step = run.cursor.step.value;
-  const act = async (name: string, done: string) => {
-    setProblem(undefined);
-    try {
-      await post(run.path(`/${name}`));
-      setNotice(done);
-      run.refresh();
-    } catch (error) {
-      setProblem(toProblem(error));
-    }
-  };
-  const close = (message?: string) => {
+  const done = (text: string | undefined) => {
     open(undefined);
-    if (message) {
-      setNotice(message);
-      run.refresh();
-    }
+    setNotice(text ?? "");
+    run.refresh();
   };
-  const dialogs = { fork: ForkDialog, pin: PinDialog, emit: EmitDialog, cancel: CancelDialog };
-  const Shown = opened && dialogs[opened];
+  const act = (name: string, text: string) => {
+    setProblem(undefined);
+    post(run.path(`/${name}`)).then(
+      () => done(text),
+      (error) => setProblem(toProblem(error)),
+    );
+  };
   return (
     <section class="run-actions" aria-label="Actions">
       <div class="buttons">
-        <button class="primary" disabled={!hasStore || step === undefined} title={hasStore ? undefined : "Forks need a store: start the service with --store FILE"} onClick={() => open("fork")}>
+        <button class="primary" disabled={!hasStore || step === undefined} title={hasStore ? undefined : "Forks need a store: start the service with --store FILE"} onClick={() => open(fork(run, step!, report))}>
           Fork from {step === undefined ? "here" : `step ${step}`}…
         </button>
-        {!hasEnded && (
+        {isActive && (
           <>
-            <button onClick={() => open("emit")}>Emit an event…</button>
-            <button onClick={() => open("pin")}>Pin a section…</button>
-            <button onClick={() => void act("pause", "The run pauses at its next safe point.")}>Pause</button>
+            <button onClick={() => open(emit(run))}>Emit an event…</button>
+            <button onClick={() => open(pin(run))}>Pin a section…</button>
+            <button onClick={() => act("pause", "The run pauses at its next safe point.")}>Pause</button>
           </>
         )}
-        {(!hasEnded || run.status.value === "UNFINISHED") && <button onClick={() => void act("resume", "The run resumes.")}>Resume</button>}
-        {!hasEnded && (
+        {(isActive || run.status.value === "UNFINISHED") && <button onClick={() => act("resume", "The run resumes.")}>Resume</button>}
+        {isActive && (
           <>
-            {hasStore && <button onClick={() => void act("park", "The run is released; resume continues it.")}>Park</button>}
-            <button class="danger" onClick={() => open("cancel")}>
+            {hasStore && <button onClick={() => act("park", "The run is released; resume continues it.")}>Park</button>}
+            <button class="danger" onClick={() => open(cancel(run))}>
               Cancel the run…
             </button>
           </>
@@ -66,177 +66,89 @@ export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
         {notice}
       </p>
       {problem && <ProblemBox problem={problem} />}
-      {Shown && <Shown run={run} report={report} onClose={close} />}
+      {opened && (
+        <Dialog label={opened.label} wide onClose={() => open(undefined)}>
+          <p>{opened.hint}</p>
+          <JsonForm schema={opened.schema} initial={opened.initial} submit={opened.submit} onSubmit={async (value) => done(await opened.send((value ?? {}) as JsonObject))} />
+        </Dialog>
+      )}
     </section>
   );
 }
 
-interface DialogProps {
-  run: OpenRun;
-  report?: Report;
-  onClose: (notice?: string) => void;
-}
+const object = (properties: { [name: string]: Schema }, required: string[] = []): Schema => ({ type: "object", properties, required });
 
-/** A form in a dialog: sends, shows a problem, or closes with a notice. */
-function ActionForm(props: { label: string; submit: string; danger?: boolean; onClose: (notice?: string) => void; send: () => Promise<string | undefined>; children: ComponentChildren }) {
-  const [problem, setProblem] = useState<Problem>();
-  const [busy, setBusy] = useState(false);
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    setBusy(true);
-    setProblem(undefined);
-    try {
-      props.onClose(await props.send());
-    } catch (error) {
-      setProblem(toProblem(error));
-      setBusy(false);
-    }
+function fork(run: OpenRun, step: number, report: Report | undefined): Action {
+  const set = report?.variables ?? {};
+  const input = (run.model.threadList[0]?.visits[0]?.output ?? null) as Json;
+  const variables = Object.keys(set).map((name): [string, Schema] => [name, { title: `Variable ${name}` }]);
+  const isChanged = (value: Json | undefined, old: Json | undefined) => value !== undefined && JSON.stringify(value) !== JSON.stringify(old);
+  return {
+    label: `Fork from step ${step}`,
+    submit: "Fork and compare",
+    hint: `A new run starts that shares the steps up to ${step}. Its calls from there on are made again. Then both runs are compared.`,
+    schema: object({
+      ...(variables.length > 0 && { set: { title: "Variables", ...(object(Object.fromEntries(variables)) as object) } }),
+      input: { title: "Input", description: "A changed input replaces that of the run in the new one." },
+      runId: { type: "string", title: "Run id", description: "Empty: the service chooses one." },
+    }),
+    initial: { set, input },
+    async send(value) {
+      const changed = Object.entries((value.set ?? {}) as JsonObject).filter(([name, one]) => isChanged(one, set[name]));
+      const body = { step, runId: value.runId, set: Object.fromEntries(changed), input: isChanged(value.input, input) ? value.input : undefined };
+      const forked = await post<{ runId: string }>(run.path("/fork"), body);
+      go(href(["compare", run.id, forked.runId]));
+      return undefined;
+    },
   };
-  return (
-    <Dialog label={props.label} wide onClose={() => props.onClose()}>
-      <form onSubmit={submit}>
-        {props.children}
-        {problem && <ProblemBox problem={problem} />}
-        <div class="actions">
-          <button type="button" onClick={() => props.onClose()}>
-            Back
-          </button>
-          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy}>
-            {busy ? "Sending…" : props.submit}
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  );
 }
 
-function TextField(props: { label: string; value: string; onInput: (text: string) => void; hint?: string; rows?: number; isCode?: boolean; required?: boolean }) {
-  const id = useId();
-  const common = { id, value: props.value, required: props.required, "aria-describedby": props.hint ? `${id}-hint` : undefined };
-  return (
-    <div class="field">
-      <label for={id}>{props.label}</label>
-      {props.rows ? (
-        <textarea {...common} class={props.isCode ? "mono" : undefined} spellcheck={!props.isCode} rows={props.rows} onInput={(event) => props.onInput(event.currentTarget.value)} />
-      ) : (
-        <input {...common} onInput={(event) => props.onInput(event.currentTarget.value)} />
-      )}
-      {props.hint && (
-        <p id={`${id}-hint`} class="hint">
-          {props.hint}
-        </p>
-      )}
-    </div>
-  );
-}
-
-/** Reads JSON of a field; throws a problem that names the field. */
-function jsonOf(field: string, text: string): Json {
-  const parsed = parseJson(text);
-  if ("error" in parsed) throw new Problem("INVALID_JSON", 0, `${field}: ${parsed.error}`);
-  return parsed.value;
-}
-
-function ForkDialog({ run, report, onClose }: DialogProps) {
-  const step = run.cursor.step.value ?? 0;
-  const given = run.model.threadList[0]?.visits[0]?.output;
-  const input = editable(given);
-  const variables = Object.entries(report?.variables ?? {});
-  const [inputText, setInput] = useState(input);
-  const [texts, setTexts] = useState<{ [name: string]: string }>(() => Object.fromEntries(variables.map(([name, value]) => [name, editable(value)])));
-  const [runId, setRunId] = useState("");
-  const send = async () => {
-    const set: JsonObject = {};
-    for (const [name, value] of variables) if (texts[name] !== editable(value)) set[name] = jsonOf(`Variable ${name}`, texts[name]!);
-    const body = {
-      step,
-      ...(runId.trim() ? { runId: runId.trim() } : {}),
-      ...(Object.keys(set).length ? { set } : {}),
-      ...(inputText !== input ? { input: jsonOf("Input", inputText) } : {}),
-    };
-    const fork = await post<{ runId: string }>(run.path("/fork"), body);
-    go(href(["compare", run.id, fork.runId]));
-    return undefined;
-  };
-  return (
-    <ActionForm label={`Fork from step ${step}`} submit="Fork and compare" onClose={onClose} send={send}>
-      <p>A new run starts that shares the first {step} steps. Its calls from there on are made again. Then both runs are compared.</p>
-      {variables.map(([name]) => (
-        <TextField key={name} label={`Variable ${name} (JSON)`} value={texts[name]!} rows={Math.min(6, texts[name]!.split("\n").length)} isCode onInput={(text) => setTexts({ ...texts, [name]: text })} />
-      ))}
-      <TextField label="Input (JSON)" value={inputText} rows={Math.min(8, Math.max(2, inputText.split("\n").length))} isCode onInput={setInput} hint="A changed input replaces that of the run in the new one." />
-      <TextField label="Run id" value={runId} onInput={setRunId} hint="Empty: the service chooses one." />
-    </ActionForm>
-  );
-}
-
-const SECTIONS: [string, string][] = [
-  ["role", "Role: a text"],
-  ["todo", 'TODO list: a text, or [{"content": "...", "status": "open"}]'],
-  ["usefulInfo", 'Useful information: a text, or [{"text": "..."}]'],
-  ["folderNotes", 'Folder notes: a text, or {"folder": ["..."]}'],
-];
-
-function PinDialog({ run, onClose }: DialogProps) {
-  const [section, setSection] = useState("todo");
-  const [text, setText] = useState("");
-  const id = useId();
-  const send = async () => {
-    const isJson = /^\s*[[{]/.test(text) || text.trim() === "null";
-    await post(run.path("/pin"), { section, value: text.trim() === "" ? null : isJson ? jsonOf("Value", text) : text });
+const pin = (run: OpenRun): Action => ({
+  label: "Pin a section",
+  submit: "Pin",
+  schema: object(
+    {
+      section: { enum: ["role", "todo", "usefulInfo", "folderNotes"], title: "Section" },
+      value: {
+        title: "Value",
+        description: 'A text; or [{"content": "...", "status": "open"}] for todo, [{"text": "..."}] for usefulInfo, {"folder": ["..."]} for folderNotes. Empty: the section is removed.',
+      },
+    },
+    ["section"],
+  ),
+  initial: { section: "todo" },
+  async send({ section, value }) {
+    await post(run.path("/pin"), { section, value: value ?? null });
     return `The section ${section} is pinned from the next request on.`;
-  };
-  return (
-    <ActionForm label="Pin a section" submit="Pin" onClose={onClose} send={send}>
-      <div class="field">
-        <label for={id}>Section</label>
-        <select id={id} value={section} onChange={(event) => setSection(event.currentTarget.value)}>
-          {SECTIONS.map(([name]) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </div>
-      <TextField label="Value" value={text} rows={5} onInput={setText} hint={`${SECTIONS.find(([name]) => name === section)![1]}. Empty: the section is removed.`} />
-    </ActionForm>
-  );
-}
+  },
+});
 
-function EmitDialog({ run, onClose }: DialogProps) {
-  const [name, setName] = useState(waitedFor(run));
-  const [data, setData] = useState("{}");
-  const send = async () => {
-    await post(run.path("/emit"), { name: name.trim(), data: data.trim() === "" ? {} : jsonOf("Data", data) });
-    return `The event ${name.trim()} was raised.`;
-  };
-  return (
-    <ActionForm label="Emit an event" submit="Emit" onClose={onClose} send={send}>
-      <TextField label="Name" value={name} required onInput={setName} hint="WAIT nodes and triggers of the run receive the CUSTOM event." />
-      <TextField label="Data (JSON object)" value={data} rows={4} isCode onInput={setData} />
-    </ActionForm>
-  );
-}
+const emit = (run: OpenRun): Action => ({
+  label: "Emit an event",
+  submit: "Emit",
+  hint: "WAIT nodes and triggers of the run receive the CUSTOM event.",
+  schema: object({ name: { type: "string", minLength: 1, title: "Name" }, data: { type: "object", title: "Data" } }, ["name"]),
+  initial: { name: waitedFor(run) },
+  async send(value) {
+    await post(run.path("/emit"), value);
+    return `The event ${value.name} was raised.`;
+  },
+});
 
 /** Name of the event for which a WAIT of the run waits. */
 function waitedFor(run: OpenRun): string {
   const waiting = run.model.visits.find((visit) => visit.type === "WAIT" && visit.end === undefined);
-  if (!waiting) return "";
-  const workflow = run.definitions.value?.find((one) => one.id === waiting.workflow);
-  const config = workflow?.nodes.find((node) => node.id === waiting.node)?.config;
-  return typeof config?.event === "string" ? config.event : "";
+  const workflow = run.definitions.value?.find((one) => one.id === waiting?.workflow);
+  return (workflow?.nodes.find((node) => node.id === waiting?.node)?.config?.event ?? "") as string;
 }
 
-function CancelDialog({ run, onClose }: DialogProps) {
-  const [reason, setReason] = useState("");
-  const send = async () => {
-    await post(run.path("/cancel"), reason.trim() ? { reason: reason.trim() } : {});
+const cancel = (run: OpenRun): Action => ({
+  label: "Cancel the run",
+  submit: "Cancel the run",
+  hint: "The run and everything that it started end with the status CANCELLED.",
+  schema: object({ reason: { type: "string", title: "Reason", description: "Shown in the run's report." } }),
+  async send(value) {
+    await post(run.path("/cancel"), value);
     return "The run is cancelled at its next safe point.";
-  };
-  return (
-    <ActionForm label="Cancel the run" submit="Cancel the run" danger onClose={onClose} send={send}>
-      <p>The run and everything that it started end with the status CANCELLED.</p>
-      <TextField label="Reason" value={reason} onInput={setReason} hint="Shown in the run's report." />
-    </ActionForm>
-  );
-}
+  },
+});

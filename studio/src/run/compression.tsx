@@ -57,7 +57,7 @@ function Opened({ removed, written }: { removed: MessageItem[]; written: Message
             </label>
           </h3>
           {listed.slice(0, shown).map(({ item, lost }, at) => (
-            <MessageCard key={at} item={item} note={lost.length > 0 && <span class="badge lost">{plural(lost.length, "lost fact")}</span>}>
+            <MessageCard key={at} item={item} calls={[]} note={lost.length > 0 && <span class="badge lost">{plural(lost.length, "lost fact")}</span>}>
               <div class="text">
                 {statements(textOf(item.message), lost).map((statement, index) => (
                   <StatementText key={index} statement={statement} />

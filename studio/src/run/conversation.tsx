@@ -188,7 +188,7 @@ function ItemRow({ run, row, thread }: { run: OpenRun; row: Row; thread: ThreadC
   const { item, calls } = row;
   switch (item.kind) {
     case "message":
-      return <MessageCard item={item} calls={calls} note={item.inherited ? <span class="badge">inherited</span> : item.index === undefined ? <span class="badge">written by the compression</span> : undefined} />;
+      return <MessageCard item={item} calls={calls} note={item.inherited && run.model.threads.get(thread.threadId)?.kind !== "main" ? <span class="badge">inherited</span> : item.index === undefined ? <span class="badge">written by the compression</span> : undefined} />;
     case "request":
       return <RequestRow run={run} item={item} thread={thread} />;
     case "compression":

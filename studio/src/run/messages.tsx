@@ -45,7 +45,6 @@ function CallRow({ folded: { call, result } }: { folded: FoldedCall }) {
         <span aria-hidden="true">⚙ </span>
         <code>{call.name}</code> <span class="dim">{brief(call.arguments, 100)}</span>
         {result && <span class="dim"> → {brief(contentText(result.message.content), 80)}</span>}
-        {!result && <span class="dim"> (no result here)</span>}
       </summary>
       <JsonTree value={call.arguments} name="arguments" />
       {result && (

@@ -101,7 +101,9 @@ export class OpenRun {
 
   private async loadSteps() {
     try {
-      this.stepList = await this.pages<Step>("/steps", (page) => page.steps as Step[]);
+      const all = await this.pages<Step>("/steps", (page) => page.steps as Step[]);
+      // The end of the run has the number of the last step, whose events it would take.
+      this.stepList = all.filter((step) => step.kind !== "end");
       this.alignSteps();
     } catch {
       // Without a store, a run has no steps; the cursor moves by events.

@@ -124,7 +124,7 @@ function Detail({ run, item, items, call, other }: DetailProps) {
       <Facts
         of={[
           ["Model", [item.profileId, item.model].filter(Boolean).join(", ") || "–"],
-          ["Answered", <time dateTime={iso(item.at)}>{time(item.at)}</time>],
+          ["Sent", <time dateTime={iso(item.at)}>{time(item.at)}</time>],
           ["Duration", duration(item.durationMs)],
           ["First token", item.firstTokenMs == null ? undefined : duration(item.firstTokenMs)],
           ["Prompt", `${count(item.promptTokens)} tokens`],

@@ -3,7 +3,7 @@
 
 import { useMemo } from "preact/hooks";
 import { canChange, query } from "../api";
-import { brief, count, plural, pretty } from "../ui/format";
+import { brief, count, plural } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { Meter } from "../ui/meter";
 import { Panel } from "../ui/panel";
@@ -110,7 +110,7 @@ function previousEnd(run: OpenRun): number {
 
 function Mark({ change }: { change?: "new" | "changed" }) {
   if (!change) return null;
-  return <span class="badge change">{change === "new" ? "＋ new" : "Δ changed"}</span>;
+  return <span class="badge change">{change === "new" ? "+ new" : "Δ changed"}</span>;
 }
 
 function Variables({ run, report, before }: { run: OpenRun; report?: Report; before?: Report }) {
@@ -217,6 +217,3 @@ function Outputs({ run }: { run: OpenRun }) {
     </Panel>
   );
 }
-
-/** JSON text of a value for an editor. */
-export const editable = (value: Json | undefined): string => (value === undefined ? "" : typeof value === "string" ? JSON.stringify(value) : pretty(value));

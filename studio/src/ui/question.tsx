@@ -2,15 +2,13 @@
 
 import { useId, useState } from "preact/hooks";
 import { canChange, post } from "../api";
-import { parseJson, type Schema } from "../data/schema";
+import type { Schema } from "../data/schema";
 import { href } from "../router";
 import type { Interaction, Json, JsonObject } from "../types";
 import { brief, duration, iso } from "./format";
 import { JsonForm } from "./schema-form";
 import { JsonTree } from "./json";
 import { useNow } from "./now";
-import { ProblemBox, toProblem } from "./resource";
-import type { Problem } from "../api";
 
 interface Consent {
   name: string;
@@ -136,85 +134,50 @@ function AnswerForm({ question, onAnswered }: { question: Interaction; onAnswere
 
 function ConsentForm({ question, consent, onAnswered }: { question: Interaction; consent: Consent; onAnswered: () => void }) {
   const [by, setBy] = useAuthor();
-  const [mode, setMode] = useState<"decide" | "edit" | "refuse">("decide");
-  const [reason, setReason] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem>();
-  const id = useId();
-  const send = async (value: Json) => {
-    await answer(question, value, by);
-    onAnswered();
+  const [mode, setMode] = useState<"allow" | "edit" | "refuse">("allow");
+  const schema: { [mode in typeof mode]: Schema } = {
+    allow: { const: "allow", title: " " },
+    edit: (consent.schema as Schema | null | undefined) ?? { type: "object", title: "Arguments" },
+    refuse: { type: "string", title: "Reason", description: "The model receives it." },
   };
-  const decide = async (value: Json) => {
-    setBusy(true);
-    setProblem(undefined);
-    try {
-      await send(value);
-    } catch (error) {
-      setProblem(toProblem(error));
-    } finally {
-      setBusy(false);
-    }
+  const answers: { [mode in typeof mode]: (value: Json | undefined) => Json } = {
+    allow: () => "allow",
+    edit: (value) => ({ decision: "allow", arguments: value ?? {} }),
+    refuse: (value) => ({ decision: "refuse", ...(value ? { reason: value } : {}) }),
   };
-  if (mode === "edit") {
-    return (
+  return (
+    <>
+      {mode !== "edit" && <JsonTree value={consent.arguments} name="arguments" />}
       <JsonForm
-        schema={(consent.schema as Schema | null | undefined) ?? true}
-        initial={consent.arguments}
-        label="Arguments"
-        submit="Allow with these arguments"
-        onSubmit={(value) => send({ decision: "allow", arguments: value ?? {} })}
+        key={mode}
+        schema={schema[mode]}
+        isHidden={mode === "allow"}
+        isOptional={mode === "refuse"}
+        initial={mode === "edit" ? consent.arguments : undefined}
+        submit={{ allow: "Allow", edit: "Allow with these arguments", refuse: "Refuse the call" }[mode]}
+        onSubmit={async (value) => {
+          await answer(question, answers[mode](value), by);
+          onAnswered();
+        }}
         buttons={
-          <button type="button" onClick={() => setMode("decide")}>
-            Back
-          </button>
+          mode === "allow" ? (
+            <>
+              <button type="button" onClick={() => setMode("edit")}>
+                Edit the arguments
+              </button>
+              <button type="button" onClick={() => setMode("refuse")}>
+                Refuse…
+              </button>
+            </>
+          ) : (
+            <button type="button" onClick={() => setMode("allow")}>
+              Back
+            </button>
+          )
         }
       >
         <Author by={by} onChange={setBy} />
       </JsonForm>
-    );
-  }
-  return (
-    <div class="form">
-      <JsonTree value={consent.arguments} name="arguments" />
-      <Author by={by} onChange={setBy} />
-      {mode === "refuse" && (
-        <div class="field">
-          <label for={id}>
-            Reason <span class="dim">(the model receives it)</span>
-          </label>
-          <textarea id={id} rows={2} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-        </div>
-      )}
-      {problem && <ProblemBox problem={problem} />}
-      <div class="actions">
-        {mode === "decide" ? (
-          <>
-            <button class="primary" disabled={busy} onClick={() => decide("allow")}>
-              Allow
-            </button>
-            <button disabled={busy} onClick={() => setMode("edit")}>
-              Edit the arguments
-            </button>
-            <button disabled={busy} onClick={() => setMode("refuse")}>
-              Refuse…
-            </button>
-          </>
-        ) : (
-          <>
-            <button class="primary danger" disabled={busy} onClick={() => decide({ decision: "refuse", ...(reason.trim() ? { reason: reason.trim() } : {}) })}>
-              Refuse the call
-            </button>
-            <button onClick={() => setMode("decide")}>Back</button>
-          </>
-        )}
-      </div>
-    </div>
+    </>
   );
-}
-
-/** Reads JSON, or takes the text as a string. */
-export function valueFrom(text: string): Json {
-  const parsed = parseJson(text);
-  return "value" in parsed ? parsed.value : text;
 }

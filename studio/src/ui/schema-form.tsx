@@ -30,12 +30,16 @@ export interface JsonFormProps {
   buttons?: ComponentChildren;
   /** Name of the value in the text editor. */
   label?: string;
+  /** The value is fixed, and only the buttons are shown. */
+  isHidden?: boolean;
+  /** The value may be absent. */
+  isOptional?: boolean;
 }
 
 /** A form with a button: checks the value, sends it, and shows the service's problem if it refuses. */
 export function JsonForm(props: JsonFormProps) {
   const schema = props.schema ?? true;
-  const root = useMemo(() => fieldOf(schema, schema), [schema]);
+  const root = useMemo(() => fieldOf(schema, schema, "", !props.isOptional), [schema]);
   const canBeForm = root.kind !== "json";
   const [asText, setAsText] = useState(!canBeForm);
   const [value, setValue] = useState<Json | undefined>(props.initial ?? root.initial);
@@ -62,7 +66,7 @@ export function JsonForm(props: JsonFormProps) {
     event.preventDefault();
     setAttempted(true);
     setRefused(undefined);
-    const isEmptyAllowed = schema === true && current === undefined && !syntax;
+    const isEmptyAllowed = (schema === true || props.isOptional) && current === undefined;
     if (syntax || (found.length > 0 && !isEmptyAllowed)) {
       requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"], .invalid')?.focus());
       return;
@@ -80,7 +84,7 @@ export function JsonForm(props: JsonFormProps) {
   return (
     <form ref={form} class="form" noValidate onSubmit={submit}>
       <State.Provider value={{ root: schema, problems: byPointer }}>
-        {asText ? (
+        {props.isHidden ? null : asText ? (
           <div class="field">
             <label for={`${id}-text`}>{props.label ?? "Value"} (JSON)</label>
             <textarea
@@ -109,7 +113,7 @@ export function JsonForm(props: JsonFormProps) {
           {busy ? "Sending…" : props.submit}
         </button>
         {props.buttons}
-        {canBeForm && (
+        {(root.kind === "object" || root.kind === "list") && (
           <button type="button" class="link" onClick={toggle} disabled={asText && syntax !== undefined}>
             {asText ? "Edit as a form" : "Edit as JSON"}
           </button>

@@ -5,7 +5,6 @@ import { href, route, go } from "../router";
 import type { Diff, Report, Step } from "../types";
 import { count, duration, plural, pretty, time } from "../ui/format";
 import { TextDiff } from "../ui/diff";
-import { JsonTree } from "../ui/json";
 import { Facts, Panel, Table } from "../ui/panel";
 import { ProblemBox, useResource } from "../ui/resource";
 import { Status } from "../ui/status";
@@ -117,11 +116,11 @@ function Title({ run }: { run: OpenRun }) {
 function FirstStep({ a, b, diff }: { a: string; b: string; diff: Diff }) {
   const { commonSteps } = diff;
   if (!diff.a && !diff.b) {
-    return <p>All {plural(commonSteps, "step")} are equal{diff.outcome?.equal === false ? ", and the outcomes differ" : ", and so are the outcomes"}.</p>;
+    return <p>No step differs ({count(commonSteps)} compared); the outcomes {diff.outcome?.equal === false ? "differ" : "are equal"}.</p>;
   }
   return (
     <>
-      <p>The first {plural(commonSteps, "step")} are equal. Then:</p>
+      <p>Equal at the start: {plural(commonSteps, "step")}. Then:</p>
       <div class="columns">
         <StepCard id={a} step={diff.a} />
         <StepCard id={b} step={diff.b} />
@@ -132,7 +131,7 @@ function FirstStep({ a, b, diff }: { a: string; b: string; diff: Diff }) {
 
 function StepCard({ id, step }: { id: string; step: Step | null }) {
   if (!step) return <p class="dim">{id} has no further step.</p>;
-  const { step: number, threadId, nodeId, kind, effectId, ...rest } = step;
+  const { step: number, threadId, nodeId, kind, effectId } = step;
   return (
     <div>
       <p>
@@ -152,7 +151,6 @@ function StepCard({ id, step }: { id: string; step: Step | null }) {
           </span>
         )}
       </p>
-      <JsonTree value={rest} open={false} name="details" />
     </div>
   );
 }

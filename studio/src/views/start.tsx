@@ -1,9 +1,9 @@
-// The form that starts a run: input by the workflow's schema, otherwise JSON; conversation, session, run id.
+// The form that starts a run: input by the workflow's schema, otherwise JSON; session, run id and conversation on demand.
 
 import { useEffect, useId, useState } from "preact/hooks";
-import { get, post, Problem } from "../api";
-import { parseJson, type Schema } from "../data/schema";
-import type { Json, WorkflowItem } from "../types";
+import { get, post } from "../api";
+import type { Schema } from "../data/schema";
+import type { JsonObject, WorkflowItem } from "../types";
 import { useResource } from "../ui/resource";
 import { JsonForm } from "../ui/schema-form";
 
@@ -38,47 +38,28 @@ export function StartForm(props: { workflow?: string; session?: string; onStarte
           </select>
         </div>
       )}
-      {workflow && <InputForm key={workflow.id} workflow={workflow} session={props.session} onStarted={props.onStarted} />}
+      {workflow && (
+        <JsonForm
+          key={workflow.id}
+          schema={schemaOf(workflow, props.session)}
+          submit="Start"
+          onSubmit={async (value) => props.onStarted((await post<{ runId: string }>("/runs", { ...(value as JsonObject), workflow: workflow.id })).runId)}
+        />
+      )}
     </div>
   );
 }
 
-function InputForm({ workflow, session: given = "", onStarted }: { workflow: WorkflowItem; session?: string; onStarted: (runId: string) => void }) {
-  const [runId, setRunId] = useState("");
-  const [session, setSession] = useState(given);
-  const [conversation, setConversation] = useState("");
-  const id = useId();
-  const start = async (input: Json | undefined) => {
-    const parsed = conversation.trim() ? parseJson(conversation) : undefined;
-    if (parsed && "error" in parsed) throw new Problem("INVALID_JSON", 0, `Conversation: ${parsed.error}`);
-    const run = await post<{ runId: string }>("/runs", {
-      workflow: workflow.id,
-      input,
-      session: session.trim() || undefined,
-      runId: runId.trim() || undefined,
-      conversation: parsed?.value,
-    });
-    onStarted(run.runId);
+/** Schema of the request that starts a run. References of the input's schema lead to its own definitions. */
+function schemaOf({ inputSchema }: WorkflowItem, session: string | undefined): Schema {
+  return {
+    ...(inputSchema && { $defs: inputSchema.$defs, definitions: inputSchema.definitions, required: ["input"] }),
+    type: "object",
+    properties: {
+      input: { title: "Input", ...inputSchema },
+      session: { type: "string", title: "Session", default: session, description: "The run continues its conversation and variables." },
+      runId: { type: "string", title: "Run id", description: "Letters, digits, hyphens, dots and underscores. Empty: the service chooses one." },
+      conversation: { type: "array", title: "Conversation", items: { type: "object" }, description: "Messages with which the run starts." },
+    },
   };
-  return (
-    <JsonForm schema={(workflow.inputSchema as Schema | undefined) ?? true} label="Input" submit="Start" onSubmit={start}>
-      <details open={given !== ""}>
-        <summary>Session, run id, conversation</summary>
-        <div class="field">
-          <label for={`${id}-session`}>Session</label>
-          <input id={`${id}-session`} value={session} onInput={(event) => setSession(event.currentTarget.value)} />
-          <p class="hint">The run continues the conversation and the variables of the session.</p>
-        </div>
-        <div class="field">
-          <label for={`${id}-run`}>Run id</label>
-          <input id={`${id}-run`} value={runId} onInput={(event) => setRunId(event.currentTarget.value)} />
-          <p class="hint">Letters, digits, hyphens, dots and underscores. Empty: the service chooses one.</p>
-        </div>
-        <div class="field">
-          <label for={`${id}-conversation`}>Conversation (JSON list of messages)</label>
-          <textarea id={`${id}-conversation`} class="mono" rows={3} spellcheck={false} value={conversation} onInput={(event) => setConversation(event.currentTarget.value)} />
-        </div>
-      </details>
-    </JsonForm>
-  );
 }

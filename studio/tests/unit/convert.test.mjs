@@ -22,7 +22,7 @@ test("a conversation is written in the formats of other programs", () => {
 });
 
 test("a request as a command has no key and survives the shell", () => {
-  const command = curl("m", { messages, tools: [{ name: "clock", inputSchema: { type: "object" } }], parameters: { temperature: 0 } });
+  const command = curl("m", { messages, tools: [{ name: "clock", parameters: { type: "object" } }], parameters: { temperature: 0 } });
   assert.match(command, /Bearer \$OPENAI_API_KEY/);
   const printed = execFileSync("sh", ["-c", command.replace(/^curl/, "printf '%s\\n'")], { encoding: "utf8" });
   const body = JSON.parse(printed.trimEnd().split("\n").at(-1));

@@ -1,0 +1,334 @@
+// What a person does in the page, before a real service: answers, consents, forks, cancels; token, read-only mode, hostile texts.
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { axe, closeBrowser, launch, open, skip } from "./browser.mjs";
+import { servePage } from "./server.mjs";
+import { startService, SUPPORT_DESK, until } from "./service.mjs";
+
+/** A service with the page before it. */
+async function studio(options) {
+  const service = await startService(options);
+  const page = await servePage(() => service.base);
+  const close = async () => {
+    page.close();
+    await service.close();
+  };
+  return { ...service, url: page.url, close };
+}
+
+/** Closes the page. Fails if it broke its policy, a script failed, or a text of a model was executed. */
+async function close(page) {
+  const injected = await page.evaluate(() => globalThis.injected);
+  const { problems } = page;
+  await page.close();
+  assert.equal(injected, undefined);
+  assert.deepEqual(problems, []);
+}
+
+const report = (service, run) => service.call(`/runs/${run}`);
+const status = (service, run, wanted) => until(async () => (await report(service, run)).status === wanted, `${run} ${wanted}`);
+const asked = (service, run) => until(async () => (await service.call(`/runs/${run}/interactions`)).interactions[0], `a question of ${run}`);
+const button = (page, name) => page.getByRole("button", { name });
+
+describe("actions in the page", { skip, concurrency: false }, () => {
+  let service;
+  before(async () => {
+    await launch();
+    service = await studio();
+  });
+  after(async () => {
+    await service?.close();
+    await closeBrowser();
+  });
+
+  it("answers a question with the form of its schema, after it has corrected an unsuitable value", async () => {
+    await service.call("/runs", { workflow: "survey", runId: "survey-form", input: {} });
+    await asked(service, "survey-form");
+    const page = await open(service.url, "#/questions");
+    const card = page.locator("article", { hasText: "survey-form" });
+    await card.getByLabel("date").fill("2026-03-09");
+    await card.getByLabel("floor").fill("99");
+    await card.getByRole("button", { name: "Answer" }).click();
+    await card.getByText("floor must be at most 60").waitFor();
+    await card.getByText("how is required").waitFor();
+    assert.equal(await card.getByLabel("floor").getAttribute("aria-invalid"), "true");
+    await card.getByLabel("floor").fill("3");
+    await card.getByLabel("shop").check();
+    await card.getByRole("button", { name: "Add an item" }).click();
+    await card.getByLabel("Item 1").fill("ring twice");
+    await card.getByLabel("Your name").fill("Ada");
+    await card.getByRole("button", { name: "Answer" }).click();
+    await card.waitFor({ state: "detached" });
+    await status(service, "survey-form", "COMPLETED");
+    const { answer, by } = (await report(service, "survey-form")).output;
+    assert.deepEqual(answer ?? (await report(service, "survey-form")).output, { date: "2026-03-09", how: "shop", floor: 3, notes: ["ring twice"] });
+    assert.ok(by === undefined || by === "Ada");
+    await close(page);
+  });
+
+  it("shows the refusal of the service, and keeps the question", async () => {
+    await service.call("/runs", { workflow: "approval", runId: "approval-late", input: { supplier: "Halden", amount: 3 } });
+    const { id } = await asked(service, "approval-late");
+    const page = await open(service.url, "#/questions");
+    const card = page.locator("article", { hasText: "Finance: pay 3 EUR" });
+    await card.getByLabel("approve").check();
+    // Somebody else answers first, and the list has not been read again yet.
+    await page.route("**/v1/interactions", (route) => route.abort());
+    await service.call(`/interactions/${id}`, { answer: "reject" });
+    await card.getByRole("button", { name: "Answer" }).click();
+    await card.getByText("INTERACTION_CLOSED").waitFor();
+    await page.close();
+    await service.call("/runs/approval-late/cancel", {});
+  });
+
+  it("edits the arguments of a tool call before it allows the call", async () => {
+    await service.call("/runs", { workflow: "refund", runId: "refund-edit", input: { order: "HB-20977" } });
+    await asked(service, "refund-edit");
+    const page = await open(service.url, "#/runs/refund-edit/state");
+    await button(page, "Edit the arguments").click();
+    await page.getByLabel("amount (required)").fill("5000");
+    await button(page, "Allow with these arguments").click();
+    await page.getByText("amount must be at most 1000").waitFor();
+    await page.getByLabel("amount (required)").fill("20");
+    await button(page, "Allow with these arguments").click();
+    await status(service, "refund-edit", "COMPLETED");
+    const { messages } = (await report(service, "refund-edit")).conversation;
+    assert.match(messages.find((message) => message.role === "tool").content, /refunded 20 for HB-20977/);
+    await page.locator(".strip").getByText("completed").first().waitFor();
+    await close(page);
+  });
+
+  it("refuses a tool call with a reason, which the model receives", async () => {
+    await service.call("/runs", { workflow: "refund", runId: "refund-refused", input: { order: "HB-20977" } });
+    await asked(service, "refund-refused");
+    const page = await open(service.url, "#/questions");
+    const card = page.locator("article", { hasText: "refund-refused" });
+    await card.getByRole("button", { name: "Refuse…" }).click();
+    await card.getByLabel("Reason").fill("above the limit");
+    await card.getByRole("button", { name: "Refuse the call" }).click();
+    await status(service, "refund-refused", "COMPLETED");
+    const { messages } = (await report(service, "refund-refused")).conversation;
+    assert.match(messages.find((message) => message.role === "tool").content, /above the limit/);
+    await close(page);
+  });
+
+  it("forks from a step with an edited variable, and compares both runs", async () => {
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-fork", input: { name: "Ingrid" } });
+    const page = await open(service.url, "#/runs/letter-fork/state?step=1");
+    await button(page, "Fork from step 1…").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Variable tone").fill("friendly");
+    await dialog.getByLabel("Run id").fill("letter-forked");
+    await dialog.getByRole("button", { name: "Fork and compare" }).click();
+    await page.waitForURL(/#\/compare\/letter-fork\/letter-forked/);
+    await page.locator(".diff").getByText("Dear Ingrid").waitFor();
+    assert.match((await report(service, "letter-forked")).output.letter, /Dear Ingrid/);
+    assert.match((await report(service, "letter-fork")).output.letter, /Dear Ms Solheim/);
+    await page.getByRole("row", { name: /letter\/write ≠ different/ }).waitFor();
+    await close(page);
+  });
+
+  it("cancels a run with a reason", async () => {
+    await service.call("/runs", { workflow: "order", runId: "order-cancel", input: {} });
+    const page = await open(service.url, "#/runs/order-cancel/state");
+    await button(page, "Cancel the run…").click();
+    await page.getByLabel("Reason").fill("ordered twice");
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel the run" }).click();
+    await status(service, "order-cancel", "CANCELLED");
+    await page.locator(".strip").getByText("cancelled").first().waitFor();
+    await close(page);
+  });
+
+  it("emits the event for which a run waits, by the keyboard alone", async () => {
+    await service.call("/runs", { workflow: "order", runId: "order-emit", input: {} });
+    const page = await open(service.url, "#/runs/order-emit/state");
+    await button(page, "Emit an event…").waitFor();
+    await button(page, "Emit an event…").focus();
+    await page.keyboard.press("Enter");
+    await until(() => page.evaluate(() => document.querySelector("dialog[open] textarea")?.value === "paid"), "the name of the event");
+    await page.getByLabel("Data").focus();
+    await page.keyboard.type('{"amount": 30}');
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await status(service, "order-emit", "COMPLETED");
+    assert.deepEqual((await report(service, "order-emit")).output, { paid: 30 });
+    await close(page);
+  });
+
+  it("shows markup and scripts of models, inputs and questions as text", async () => {
+    await service.call("/runs", { workflow: "hostile", runId: "hostile-1", input: "hello" });
+    await asked(service, "hostile-1");
+    for (const view of ["runs/hostile-1/conversation", "runs/hostile-1/request", "runs/hostile-1/state", "runs/hostile-1/events", "questions"]) {
+      const page = await open(service.url, `#/${view}`);
+      await page.getByText(/<img src=x|<script>window/).first().waitFor({ state: "attached" });
+      assert.equal(await page.locator("main img[src=x], main script, main b").count(), 0, view);
+      await close(page);
+    }
+  });
+
+  it("shows questions of a run again after the service has restarted", async () => {
+    await service.call("/runs", { workflow: "survey", runId: "survey-restart", input: {} });
+    await asked(service, "survey-restart");
+    const page = await open(service.url, "#/questions");
+    const card = page.locator("article", { hasText: "survey-restart" });
+    await card.waitFor();
+    await service.kill();
+    await page.getByText("Disconnected").first().waitFor();
+    await service.start();
+    await page.getByText("Disconnected").first().waitFor({ state: "detached", timeout: 20_000 });
+    await card.getByLabel("date").fill("2026-03-10");
+    await card.getByLabel("door").check();
+    await card.getByRole("button", { name: "Answer" }).click();
+    await status(service, "survey-restart", "COMPLETED");
+    await close(page);
+  });
+});
+
+describe("a conversation", { skip, concurrency: false }, () => {
+  let service;
+  before(async () => {
+    await launch();
+    service = await studio();
+    await service.call("/runs?wait=30", SUPPORT_DESK);
+  });
+  after(async () => {
+    await service?.close();
+    await closeBrowser();
+  });
+
+  it("has a compression that opens to the removed messages, with every lost fact marked", async () => {
+    const page = await open(service.url, "#/runs/ticket-1/conversation");
+    await page.getByRole("button", { name: /Compressed from 341 to 15 messages/ }).first().click();
+    await page.getByText(/The summary retains \d+ of \d+ facts/).waitFor();
+    assert.ok((await page.locator(".compression mark.lost").count()) > 20);
+    assert.ok((await page.locator("section[aria-label='Written by the compression'] .message").count()) > 0);
+    await close(page);
+  });
+
+  it("shows the thread and the position of the cursor", async () => {
+    const page = await open(service.url, "#/runs/ticket-1/conversation");
+    await page.getByLabel("Thread").selectOption({ label: "branch policies (1)" });
+    await page.getByText("4.2: the carton was opened before delivery").first().waitFor();
+    await page.locator("input[type=range]").fill("30");
+    await page.getByText("4.2: the carton was opened before delivery").first().waitFor({ state: "detached" });
+    await close(page);
+  });
+
+  it("shows each request as sent, and two of them at the first differing byte", async () => {
+    const page = await open(service.url, "#/runs/ticket-1/request");
+    await page.getByRole("listbox", { name: "Model requests" }).focus();
+    await page.keyboard.press("Home");
+    await page.getByRole("heading", { name: /messages sent/ }).waitFor();
+    await page.getByText("get_order").first().waitFor();
+    await page.getByLabel("Compare with").selectOption({ index: 1 });
+    await page.locator(".byte-diff mark").first().waitFor();
+    await page.getByText(/The requests share their first/).waitFor();
+    await close(page);
+  });
+});
+
+describe("access", { skip, concurrency: false }, () => {
+  before(launch);
+  after(closeBrowser);
+
+  it("requests the token of the service once, and keeps it for the tab", async () => {
+    const service = await studio({ token: "secret-of-the-service" });
+    try {
+      const page = await open(service.url, "#/workflows");
+      await page.getByLabel("Token").fill("wrong");
+      await button(page, "Continue").click();
+      await page.getByLabel("Token").fill("secret-of-the-service");
+      await button(page, "Continue").click();
+      await page.getByRole("link", { name: "letter" }).waitFor();
+      await page.reload();
+      await page.getByRole("link", { name: "letter" }).waitFor();
+      assert.equal(await page.getByLabel("Token").count(), 0);
+      assert.equal(await page.evaluate(() => localStorage.length), 0);
+      await close(page);
+    } finally {
+      await service.close();
+    }
+  });
+
+  it("has no actions in the mode `read`, and the service refuses those of the page", async () => {
+    const service = await studio({ studio: "read" });
+    try {
+      await service.call("/runs", { workflow: "refund", runId: "refund-read", input: { order: "HB-20977" } });
+      await asked(service, "refund-read");
+      for (const view of ["runs", "runs/refund-read/state", "questions", "workflows/refund", "sessions"]) {
+        const page = await open(service.url, `#/${view}`);
+        await page.getByText("Read only").waitFor();
+        await page.locator("main h1").first().waitFor();
+        for (const name of [/^Start/, /^Fork/, /^Cancel/, /^Allow/, /^Answer/]) assert.equal(await button(page, name).count(), 0, `${view} ${name}`);
+        await close(page);
+      }
+      const page = await open(service.url, "#/runs");
+      const refused = await page.evaluate(async () => {
+        const answer = await fetch("../v1/runs/refund-read/cancel", { method: "POST", headers: { "Content-Type": "application/json", "X-Pirn-Studio": "1" }, body: "{}" });
+        return (await answer.json()).code;
+      });
+      assert.equal(refused, "STUDIO_READ_ONLY");
+      await close(page);
+    } finally {
+      await service.close();
+    }
+  });
+});
+
+describe("every view", { skip, concurrency: false }, () => {
+  const views = {
+    "runs/ticket-1/conversation": ".message",
+    "runs/ticket-1/request": ".request-detail h2",
+    "runs/letter-1/state?step=1": ".panel",
+    "runs/refund-1/state": ".question",
+    compare: "form",
+    "compare/letter-1/letter-2": ".diff",
+    questions: ".question",
+    workflows: ".card",
+    "workflows/refund": ".panel",
+    sessions: "table",
+    "sessions/ingrid": ".message",
+    engine: "h1",
+  };
+  let service;
+  before(async () => {
+    await launch();
+    service = await studio();
+    await service.call("/runs?wait=30", SUPPORT_DESK);
+    for (const runId of ["letter-1", "letter-2"]) await service.call("/runs?wait=10", { workflow: "letter", runId, input: { name: runId }, session: "ingrid" });
+    await service.call("/runs", { workflow: "refund", runId: "refund-1", input: { order: "HB-20977" } });
+    await service.call("/runs", { workflow: "survey", runId: "survey-1", input: {} });
+    await asked(service, "refund-1");
+    await asked(service, "survey-1");
+  });
+  after(async () => {
+    await service?.close();
+    await closeBrowser();
+  });
+
+  for (const scheme of ["light", "dark"]) {
+    it(`has no accessibility issues, ${scheme}`, async () => {
+      for (const [view, shown] of Object.entries(views)) {
+        const page = await open(service.url, `#/${view}`, { scheme });
+        await page.locator(`main ${shown}`).first().waitFor();
+        const compression = page.locator("button.compression-title").first();
+        if (await compression.count()) await compression.click();
+        await page.waitForTimeout(200);
+        assert.deepEqual(await axe(page), [], `${view} ${scheme}`);
+        await close(page);
+      }
+    });
+  }
+
+  it("fits screens of 360 and 1,920 pixels", async () => {
+    for (const width of [360, 1920]) {
+      for (const [view, shown] of Object.entries(views)) {
+        const page = await open(service.url, `#/${view}`, { width });
+        await page.locator(`main ${shown}`).first().waitFor();
+        const wider = await page.evaluate(() => Math.max(document.documentElement.scrollWidth - innerWidth, document.querySelector("main").scrollWidth - document.querySelector("main").clientWidth));
+        assert.ok(wider <= 0, `${view} is ${wider} px wider than ${width} px`);
+        await close(page);
+      }
+    }
+  });
+});
