@@ -114,8 +114,8 @@ describe("actions in the page", { skip, concurrency: false }, () => {
 
   it("forks from a step with an edited variable, and compares both runs", async () => {
     await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-fork", input: { name: "Ingrid" } });
-    const page = await open(service.url, "#/runs/letter-fork/state?step=1");
-    await button(page, "Fork from step 1…").click();
+    const page = await open(service.url, "#/runs/letter-fork/state?step=0");
+    await button(page, "Fork from step 0…").click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Variable tone").fill("friendly");
     await dialog.getByLabel("Run id").fill("letter-forked");

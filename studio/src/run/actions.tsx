@@ -86,7 +86,7 @@ function fork(run: OpenRun, step: number, report: Report | undefined): Action {
   return {
     label: `Fork from step ${step}`,
     submit: "Fork and compare",
-    hint: `A new run starts that shares the steps up to ${step}. Its calls from there on are made again. Then both runs are compared.`,
+    hint: `A new run starts that shares the steps up to ${step}. Its later calls are made again; a request that step ${step} has prepared keeps its text. Then both runs are compared.`,
     schema: object({
       ...(variables.length > 0 && { set: { title: "Variables", ...(object(Object.fromEntries(variables)) as object) } }),
       input: { title: "Input", description: "A changed input replaces that of the run in the new one." },

@@ -102,10 +102,9 @@ function entriesOf(run: OpenRun, report: Report | undefined, before: Report | un
 /** Sequence of the last event of the step before the cursor's. */
 function previousEnd(run: OpenRun): number {
   const { steps, cursor } = run;
-  const ends = steps.value?.ends;
-  const step = cursor.step.value;
-  if (!ends || step === undefined) return cursor.position.value - 1;
-  return step < 2 ? 0 : ends[step - 2]!;
+  const known = steps.value;
+  const index = known ? known.list.findIndex((step) => step.step === cursor.step.value) : -1;
+  return known && index >= 0 ? (known.ends[index - 1] ?? 0) : cursor.position.value - 1;
 }
 
 function Mark({ change }: { change?: "new" | "changed" }) {
