@@ -19,6 +19,7 @@ export class Problem extends Error {
 
 const TOKEN = "pirn-token";
 const MAX_WAIT = 15_000;
+const SILENCE = 45_000;
 
 interface Exported {
   export: true;
@@ -137,16 +138,16 @@ export interface Sent {
 
 /** Cuts a stream into server-sent events; the rest of an incomplete one stays for the next call. */
 export class SseParser {
-  private rest = "";
+  #rest = "";
 
   push(text: string): Sent[] {
-    const all = this.rest + text;
+    const all = this.#rest + text;
     const end = all.lastIndexOf("\n\n");
     if (end < 0) {
-      this.rest = all;
+      this.#rest = all;
       return [];
     }
-    this.rest = all.slice(end + 2);
+    this.#rest = all.slice(end + 2);
     const sent: Sent[] = [];
     for (const block of all.slice(0, end).split("\n\n")) {
       const one: Sent = { id: "", event: "", data: "" };
@@ -214,7 +215,10 @@ async function readAll(body: ReadableStream<Uint8Array>, onEvents: (events: Sent
   const decoder = new TextDecoder();
   const parser = new SseParser();
   for (;;) {
+    // The service sends at least a comment every 15 s; a connection without one is dead, although nothing has closed it.
+    const watch = setTimeout(() => void reader.cancel(), SILENCE);
     const { done, value } = await reader.read();
+    clearTimeout(watch);
     if (done) return false;
     const events = parser.push(decoder.decode(value, { stream: true }));
     if (events.length === 0) continue;

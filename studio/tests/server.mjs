@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { dirname, isAbsolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
@@ -26,7 +26,7 @@ export async function servePirn(files, { store = true, args = [] } = {}) {
   let port = 0;
   const start = () =>
     new Promise((resolve, reject) => {
-      const options = [...files.map((file) => resolve(root, file)), "--listen", `127.0.0.1:${port}`, ...(store ? ["--store", path] : []), ...args];
+      const options = [...files.map((file) => (isAbsolute(file) ? file : join(root, file))), "--listen", `127.0.0.1:${port}`, ...(store ? ["--store", path] : []), ...args];
       child = spawn(findPirn(), ["serve", ...options], { stdio: ["ignore", "ignore", "pipe"], cwd: root });
       let log = "";
       child.stderr.on("data", (data) => {
@@ -75,6 +75,8 @@ export async function servePage(target) {
     const passed = request({ hostname, port, path: incoming.url, method: incoming.method, headers }, (from) => {
       answer.writeHead(from.statusCode, from.headers);
       from.pipe(answer);
+      // A broken stream breaks at the page too.
+      from.on("close", () => from.complete || answer.destroy());
     });
     passed.on("error", () => answer.destroy());
     answer.on("close", () => passed.destroy());

@@ -198,22 +198,22 @@ export class RunModel {
   pieces = 0;
   missed = 0;
 
-  private readonly open = new Map<string, Visit>();
-  private readonly openModelCall = new Map<string, Call>();
-  private readonly openTools = new Map<string, Call>();
-  private readonly openQuestions = new Map<string, Question>();
-  private readonly openJoin = new Map<string, Join>();
+  readonly #open = new Map<string, Visit>();
+  readonly #openModelCall = new Map<string, Call>();
+  readonly #openTools = new Map<string, Call>();
+  readonly #openQuestions = new Map<string, Question>();
+  readonly #openJoin = new Map<string, Join>();
   /** Forks that have paths without a branch, oldest first. */
-  private readonly openForks: Fork[] = [];
+  readonly #openForks: Fork[] = [];
   /** Thread to start: its parent and what starts it. */
-  private readonly announced = new Map<string, { parent: string; by: string }>();
-  private readonly firingOf = new Map<string, Firing>();
-  private readonly rounds = new Map<string, number>();
-  private readonly lastComputed = new Map<string, Compression>();
+  readonly #announced = new Map<string, { parent: string; by: string }>();
+  readonly #firingOf = new Map<string, Firing>();
+  readonly #rounds = new Map<string, number>();
+  readonly #lastComputed = new Map<string, Compression>();
 
   /** Applies the next event. An event that was already applied changes nothing. */
   apply(event: RunEvent): void {
-    if (event.type === "LLM_TOKEN") return this.piece(event);
+    if (event.type === "LLM_TOKEN") return this.#piece(event);
     if (event.sequence <= this.lastSequence && this.events.length > 0) return;
     if (this.events.length === 0) {
       this.runId = event.runId;
@@ -223,71 +223,71 @@ export class RunModel {
     this.events.push(event);
     this.lastSequence = event.sequence;
     this.lastAt = Math.max(this.lastAt, event.timestamp);
-    this.fold(event);
+    this.#fold(event);
   }
 
-  private fold(event: RunEvent): void {
+  #fold(event: RunEvent): void {
     switch (event.type) {
       case "THREAD_STARTED":
-        return this.threadStarted(event);
+        return this.#threadStarted(event);
       case "THREAD_COMPLETED":
       case "THREAD_FAILED":
       case "THREAD_CANCELLED":
-        return this.threadEnded(event);
+        return this.#threadEnded(event);
       case "THREAD_PAUSED":
-        this.thread(event).pauses.push({ start: event.sequence, startAt: event.timestamp });
+        this.#thread(event).pauses.push({ start: event.sequence, startAt: event.timestamp });
         return;
       case "THREAD_RESUMED":
-        return close(this.thread(event).pauses.at(-1), event);
+        return close(this.#thread(event).pauses.at(-1), event);
       case "NODE_STARTED":
-        return this.nodeStarted(event);
+        return this.#nodeStarted(event);
       case "NODE_COMPLETED":
       case "NODE_FAILED":
-        return this.nodeEnded(event);
+        return this.#nodeEnded(event);
       case "THREAD_FORK_STARTED":
-        return this.forkStarted(event);
+        return this.#forkStarted(event);
       case "THREAD_FORK_COMPLETED":
         return close(this.forks.findLast((fork) => fork.thread === event.threadId && fork.node === event.nodeId && fork.end === undefined), event);
       case "THREAD_JOIN_STARTED":
-        return this.joinStarted(event);
+        return this.#joinStarted(event);
       case "THREAD_JOIN_CONDITION_MET": {
-        const join = this.openJoin.get(event.threadId);
+        const join = this.#openJoin.get(event.threadId);
         if (join) Object.assign(join, { met: event.sequence, metAt: event.timestamp });
         return;
       }
       case "SUBGRAPH_STARTED":
-        this.announced.set(event.childThreadId, { parent: event.threadId, by: event.nodeId });
+        this.#announced.set(event.childThreadId, { parent: event.threadId, by: event.nodeId });
         return;
       case "MESSAGE_ADDED":
-        return this.messageAdded(event);
+        return this.#messageAdded(event);
       case "REQUEST_PREPARED":
-        return this.requestPrepared(event);
+        return this.#requestPrepared(event);
       case "TOOL_CALL_STARTED":
-        return this.toolStarted(event);
+        return this.#toolStarted(event);
       case "TOOL_CALL_COMPLETED":
       case "TOOL_CALL_FAILED":
-        return this.toolEnded(event);
+        return this.#toolEnded(event);
       case "TRIGGERED_SUBGRAPH_STARTED":
-        return this.fired(event);
+        return this.#fired(event);
       case "TRIGGERED_SUBGRAPH_COMPLETED":
       case "TRIGGERED_SUBGRAPH_FAILED":
-        return this.firingEnded(event);
+        return this.#firingEnded(event);
       case "COMPRESSION_COMPLETED":
       case "COMPRESSION_FAILED":
-        return this.compressed(event);
+        return this.#compressed(event);
       case "INTERACTION_REQUESTED":
-        return this.asked(event);
+        return this.#asked(event);
       case "INTERACTION_ANSWERED":
-        return this.questionEnded(event, "answered");
+        return this.#questionEnded(event, "answered");
       case "INTERACTION_WITHDRAWN":
-        return this.questionEnded(event, "withdrawn");
+        return this.#questionEnded(event, "withdrawn");
       case "INTERACTION_TIMED_OUT":
-        return this.questionEnded(event, "timed out");
+        return this.#questionEnded(event, "timed out");
       case "VARIABLE_CHANGED":
         this.variables.push({ sequence: event.sequence, at: event.timestamp, thread: event.threadId, name: event.name, value: event.value, scope: event.scope });
         return;
       case "TOKEN_LIMIT_EXCEEDED": {
-        const call = this.openModelCall.get(event.threadId);
+        const call = this.#openModelCall.get(event.threadId);
         if (call) call.held = true;
         this.notices.push(event);
         return;
@@ -314,7 +314,7 @@ export class RunModel {
       thread.parent = item.parentId;
       thread.startedBy = item.nodeId ?? item.triggerId ?? thread.startedBy;
     }
-    for (const thread of this.threadList) thread.depth = this.depthOf(thread);
+    for (const thread of this.threadList) thread.depth = this.#depthOf(thread);
   }
 
   /** Adds the time of the first token, which the events of a stored run lack. */
@@ -334,7 +334,7 @@ export class RunModel {
     }
   }
 
-  private depthOf(thread: Thread): number {
+  #depthOf(thread: Thread): number {
     let depth = 0;
     for (let at = thread; at.parent !== undefined && depth < 1000; depth++) {
       const parent = this.threads.get(at.parent);
@@ -344,11 +344,11 @@ export class RunModel {
     return depth;
   }
 
-  private thread(event: RunEvent): Thread {
-    return this.threads.get(event.threadId) ?? this.addThread(event, { kind: "main" });
+  #thread(event: RunEvent): Thread {
+    return this.threads.get(event.threadId) ?? this.#addThread(event, { kind: "main" });
   }
 
-  private addThread(event: RunEvent, known: Partial<Thread>): Thread {
+  #addThread(event: RunEvent, known: Partial<Thread>): Thread {
     const parent = known.parent === undefined ? undefined : this.threads.get(known.parent);
     const thread: Thread = {
       kind: "main",
@@ -368,47 +368,47 @@ export class RunModel {
     return thread;
   }
 
-  private threadStarted(event: RunEvent): void {
+  #threadStarted(event: RunEvent): void {
     const kind: ThreadKind = event.kind ?? "main";
-    const announced = this.announced.get(event.threadId);
+    const announced = this.#announced.get(event.threadId);
     const known: Partial<Thread> = { kind, path: event.pathId ?? undefined };
     if (announced) Object.assign(known, { parent: announced.parent, startedBy: announced.by });
-    const fork = kind === "branch" ? this.forkFor(event) : undefined;
+    const fork = kind === "branch" ? this.#forkFor(event) : undefined;
     if (fork) Object.assign(known, { parent: fork.thread, startedBy: fork.node });
-    const thread = this.addThread(event, known);
+    const thread = this.#addThread(event, known);
     if (fork) {
       fork.branches.push(thread);
       fork.waiting.delete(event.pathId);
-      if (fork.waiting.size === 0) this.openForks.splice(this.openForks.indexOf(fork), 1);
+      if (fork.waiting.size === 0) this.#openForks.splice(this.#openForks.indexOf(fork), 1);
     }
   }
 
   /** Branches start in the order of their forks, so the oldest fork that misses the path has started it. */
-  private forkFor(event: RunEvent): Fork | undefined {
-    return this.openForks.find((fork) => {
+  #forkFor(event: RunEvent): Fork | undefined {
+    return this.#openForks.find((fork) => {
       if (!fork.waiting.has(event.pathId)) return false;
       return fork.isMap ? fork.subgraph === event.workflowId : this.threads.get(fork.thread)?.workflow === event.workflowId;
     });
   }
 
-  private threadEnded(event: RunEvent): void {
-    const thread = this.thread(event);
+  #threadEnded(event: RunEvent): void {
+    const thread = this.#thread(event);
     close(thread, event);
     thread.status = event.status ?? ENDED[event.type];
     thread.output = event.output ?? undefined;
     thread.error = event.error ?? undefined;
-    this.endVisit(event.threadId, event, thread.status === "COMPLETED" ? "COMPLETED" : "CANCELLED");
-    this.openJoin.delete(event.threadId);
-    for (const question of this.openQuestions.values())
-      if (question.thread === event.threadId) this.closeQuestion(question, event, "withdrawn");
+    this.#endVisit(event.threadId, event, thread.status === "COMPLETED" ? "COMPLETED" : "CANCELLED");
+    this.#openJoin.delete(event.threadId);
+    for (const question of this.#openQuestions.values())
+      if (question.thread === event.threadId) this.#closeQuestion(question, event, "withdrawn");
   }
 
-  private nodeStarted(event: RunEvent): void {
-    const thread = this.thread(event);
+  #nodeStarted(event: RunEvent): void {
+    const thread = this.#thread(event);
     const key = `${event.threadId}/${event.nodeId}`;
     const attempt = event.attempt ?? 1;
-    const round = (this.rounds.get(key) ?? -1) + (attempt === 1 ? 1 : 0);
-    this.rounds.set(key, Math.max(0, round));
+    const round = (this.#rounds.get(key) ?? -1) + (attempt === 1 ? 1 : 0);
+    this.#rounds.set(key, Math.max(0, round));
     const visit: Visit = {
       thread: event.threadId,
       node: event.nodeId,
@@ -427,60 +427,60 @@ export class RunModel {
     const list = this.visitsOf.get(of);
     if (list) list.push(visit);
     else this.visitsOf.set(of, [visit]);
-    this.open.set(event.threadId, visit);
+    this.#open.set(event.threadId, visit);
   }
 
-  private nodeEnded(event: RunEvent): void {
-    const visit = this.open.get(event.threadId);
+  #nodeEnded(event: RunEvent): void {
+    const visit = this.#open.get(event.threadId);
     if (!visit || visit.node !== event.nodeId) return;
     visit.output = event.output;
     visit.error = event.error ?? undefined;
     const status = event.type === "NODE_COMPLETED" ? "COMPLETED" : "FAILED";
     const usage = (event.output as { usage?: Usage } | null)?.usage;
-    const call = this.openModelCall.get(event.threadId);
+    const call = this.#openModelCall.get(event.threadId);
     if (call && status === "COMPLETED" && usage) call.replyTokens ??= usage.output;
-    if (event.nodeType === "START_FROM_TRIGGER") this.nameTrigger(event);
-    this.endVisit(event.threadId, event, status);
-    this.endJoin(event, status);
+    if (event.nodeType === "START_FROM_TRIGGER") this.#nameTrigger(event);
+    this.#endVisit(event.threadId, event, status);
+    this.#endJoin(event, status);
   }
 
-  private nameTrigger(event: RunEvent): void {
-    const firing = this.firingOf.get(event.threadId);
+  #nameTrigger(event: RunEvent): void {
+    const firing = this.#firingOf.get(event.threadId);
     const cause = event.output?.event;
     if (firing && cause?.type) firing.event = { type: cause.type, sequence: cause.sequence };
   }
 
-  private endVisit(threadId: string, event: RunEvent, status: string): void {
-    const visit = this.open.get(threadId);
+  #endVisit(threadId: string, event: RunEvent, status: string): void {
+    const visit = this.#open.get(threadId);
     if (!visit) return;
     close(visit, event);
     visit.status = status;
-    this.open.delete(threadId);
-    this.endModelCall(threadId, event, status);
-    for (const call of visit.calls) if (call.end === undefined) this.endCall(call, event, status === "COMPLETED" ? "COMPLETED" : "CANCELLED");
+    this.#open.delete(threadId);
+    this.#endModelCall(threadId, event, status);
+    for (const call of visit.calls) if (call.end === undefined) this.#endCall(call, event, status === "COMPLETED" ? "COMPLETED" : "CANCELLED");
   }
 
-  private endJoin(event: RunEvent, status: string): void {
-    const join = this.openJoin.get(event.threadId);
+  #endJoin(event: RunEvent, status: string): void {
+    const join = this.#openJoin.get(event.threadId);
     if (!join || join.node !== event.nodeId) return;
     close(join, event);
     join.status = status;
     join.error = event.error ?? undefined;
     join.output = (event.output ?? event.error?.details) as JsonObject | undefined;
-    this.openJoin.delete(event.threadId);
+    this.#openJoin.delete(event.threadId);
     const children = join.output?.childThreadIds;
-    if (children && typeof children === "object" && !Array.isArray(children) && join.fork) this.confirmBranches(join.fork, Object.values(children));
+    if (children && typeof children === "object" && !Array.isArray(children) && join.fork) this.#confirmBranches(join.fork, Object.values(children));
   }
 
   /** The output of a JOIN names the branches, which corrects the assumption of `forkFor`. */
-  private confirmBranches(fork: Fork, ids: Json[]): void {
+  #confirmBranches(fork: Fork, ids: Json[]): void {
     const wrong = ids.some((id) => !fork.branches.some((branch) => branch.id === id));
     if (!wrong) return;
     fork.branches = ids.flatMap((id) => this.threads.get(String(id)) ?? []);
     for (const branch of fork.branches) Object.assign(branch, { parent: fork.thread, startedBy: fork.node });
   }
 
-  private forkStarted(event: RunEvent): void {
+  #forkStarted(event: RunEvent): void {
     const fork: Fork = {
       thread: event.threadId,
       node: event.nodeId,
@@ -493,10 +493,10 @@ export class RunModel {
       startAt: event.timestamp,
     };
     this.forks.push(fork);
-    if (fork.paths.length > 0) this.openForks.push(fork);
+    if (fork.paths.length > 0) this.#openForks.push(fork);
   }
 
-  private joinStarted(event: RunEvent): void {
+  #joinStarted(event: RunEvent): void {
     const fork = this.forks.findLast((one) => one.thread === event.threadId && one.join === undefined);
     const join: Join = {
       thread: event.threadId,
@@ -510,11 +510,11 @@ export class RunModel {
     };
     if (fork) fork.join = join;
     this.joins.push(join);
-    this.openJoin.set(event.threadId, join);
+    this.#openJoin.set(event.threadId, join);
   }
 
-  private messageAdded(event: RunEvent): void {
-    const thread = this.thread(event);
+  #messageAdded(event: RunEvent): void {
+    const thread = this.#thread(event);
     thread.messages.push({
       sequence: event.sequence,
       at: event.timestamp,
@@ -524,14 +524,14 @@ export class RunModel {
       tokens: event.tokens ?? 0,
     });
     if (event.message?.role !== "assistant") return;
-    const call = this.openModelCall.get(event.threadId);
+    const call = this.#openModelCall.get(event.threadId);
     if (call) call.replyTokens = event.tokens;
-    this.endModelCall(event.threadId, event, "COMPLETED");
+    this.#endModelCall(event.threadId, event, "COMPLETED");
   }
 
-  private requestPrepared(event: RunEvent): void {
-    this.endModelCall(event.threadId, event, "CANCELLED");
-    const visit = this.open.get(event.threadId);
+  #requestPrepared(event: RunEvent): void {
+    this.#endModelCall(event.threadId, event, "CANCELLED");
+    const visit = this.#open.get(event.threadId);
     const call: Call = {
       kind: "model",
       thread: event.threadId,
@@ -550,32 +550,32 @@ export class RunModel {
     };
     this.calls.push(call);
     visit?.calls.push(call);
-    this.openModelCall.set(event.threadId, call);
+    this.#openModelCall.set(event.threadId, call);
   }
 
-  private endModelCall(threadId: string, event: RunEvent, status: string): void {
-    const call = this.openModelCall.get(threadId);
+  #endModelCall(threadId: string, event: RunEvent, status: string): void {
+    const call = this.#openModelCall.get(threadId);
     if (!call) return;
-    this.endCall(call, event, status);
-    this.openModelCall.delete(threadId);
+    this.#endCall(call, event, status);
+    this.#openModelCall.delete(threadId);
   }
 
-  private endCall(call: Call, event: RunEvent, status: string): void {
+  #endCall(call: Call, event: RunEvent, status: string): void {
     close(call, event);
     call.status = status;
   }
 
-  private piece(event: RunEvent): void {
+  #piece(event: RunEvent): void {
     this.pieces++;
     if (event.sequence > this.lastSequence) this.lastSequence = event.sequence;
-    const call = this.openModelCall.get(event.threadId);
+    const call = this.#openModelCall.get(event.threadId);
     if (!call) return;
     call.firstTokenAt ??= event.timestamp;
     call.pieces++;
   }
 
-  private toolStarted(event: RunEvent): void {
-    const visit = this.open.get(event.threadId);
+  #toolStarted(event: RunEvent): void {
+    const visit = this.#open.get(event.threadId);
     const call: Call = {
       kind: "tool",
       thread: event.threadId,
@@ -590,20 +590,20 @@ export class RunModel {
     };
     this.calls.push(call);
     visit?.calls.push(call);
-    this.openTools.set(`${event.threadId}/${event.toolCallId}`, call);
+    this.#openTools.set(`${event.threadId}/${event.toolCallId}`, call);
   }
 
-  private toolEnded(event: RunEvent): void {
+  #toolEnded(event: RunEvent): void {
     const key = `${event.threadId}/${event.toolCallId}`;
-    const call = this.openTools.get(key);
+    const call = this.#openTools.get(key);
     if (!call) return;
     call.result = event.result;
-    this.endCall(call, event, event.type === "TOOL_CALL_COMPLETED" ? "COMPLETED" : "FAILED");
-    this.openTools.delete(key);
+    this.#endCall(call, event, event.type === "TOOL_CALL_COMPLETED" ? "COMPLETED" : "FAILED");
+    this.#openTools.delete(key);
   }
 
-  private fired(event: RunEvent): void {
-    this.announced.set(event.childThreadId, { parent: event.threadId, by: event.triggerId });
+  #fired(event: RunEvent): void {
+    this.#announced.set(event.childThreadId, { parent: event.threadId, by: event.triggerId });
     const firing: Firing = {
       trigger: event.triggerId,
       firing: event.firing,
@@ -616,10 +616,10 @@ export class RunModel {
       startAt: event.timestamp,
     };
     this.firings.push(firing);
-    this.firingOf.set(event.childThreadId, firing);
+    this.#firingOf.set(event.childThreadId, firing);
   }
 
-  private firingEnded(event: RunEvent): void {
+  #firingEnded(event: RunEvent): void {
     const firing = this.firings.findLast((one) => one.firing === event.firing && one.trigger === event.triggerId);
     if (!firing) return;
     close(firing, event);
@@ -627,7 +627,7 @@ export class RunModel {
     firing.error = event.error ?? undefined;
   }
 
-  private compressed(event: RunEvent): void {
+  #compressed(event: RunEvent): void {
     const compression: Compression = {
       sequence: event.sequence,
       at: event.timestamp,
@@ -646,13 +646,13 @@ export class RunModel {
     this.compressions.push(compression);
     if (compression.result) {
       const parent = this.threads.get(event.threadId)?.parent;
-      if (parent) this.lastComputed.set(parent, compression);
+      if (parent) this.#lastComputed.set(parent, compression);
       return;
     }
-    compression.computedBy = this.lastComputed.get(event.threadId)?.sequence;
+    compression.computedBy = this.#lastComputed.get(event.threadId)?.sequence;
   }
 
-  private asked(event: RunEvent): void {
+  #asked(event: RunEvent): void {
     const question: Question = {
       id: event.interactionId,
       thread: event.threadId,
@@ -667,21 +667,21 @@ export class RunModel {
       startAt: event.timestamp,
     };
     this.questions.push(question);
-    this.openQuestions.set(question.id, question);
+    this.#openQuestions.set(question.id, question);
   }
 
-  private questionEnded(event: RunEvent, outcome: NonNullable<Question["outcome"]>): void {
-    const question = this.openQuestions.get(event.interactionId);
+  #questionEnded(event: RunEvent, outcome: NonNullable<Question["outcome"]>): void {
+    const question = this.#openQuestions.get(event.interactionId);
     if (!question) return;
     question.answer = event.answer;
     question.by = event.by ?? undefined;
-    this.closeQuestion(question, event, outcome);
+    this.#closeQuestion(question, event, outcome);
   }
 
-  private closeQuestion(question: Question, event: RunEvent, outcome: NonNullable<Question["outcome"]>): void {
+  #closeQuestion(question: Question, event: RunEvent, outcome: NonNullable<Question["outcome"]>): void {
     close(question, event);
     question.outcome = outcome;
-    this.openQuestions.delete(question.id);
+    this.#openQuestions.delete(question.id);
   }
 
   /** Number of events up to a sequence. */

@@ -43,31 +43,31 @@ export class OpenRun {
     void this.version.value;
     const main = this.model.threadList[0];
     const reported = this.report.value?.status;
-    if (this.endStatus.value) return this.endStatus.value;
+    if (this.#endStatus.value) return this.#endStatus.value;
     if (main?.status && this.ended.value) return main.status;
     if ((reported ?? "RUNNING") === "RUNNING" && this.model.questions.some((question) => question.end === undefined) && onlyWaits(this.model)) return "WAITING";
     return reported ?? "RUNNING";
   });
 
-  private readonly endStatus = signal<string | undefined>(undefined);
-  private readonly controller = new AbortController();
-  private publishing: ReturnType<typeof setTimeout> | undefined;
-  private frame = 0;
-  private refreshTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #endStatus = signal<string | undefined>(undefined);
+  readonly #controller = new AbortController();
+  #publishing: ReturnType<typeof setTimeout> | undefined;
+  #frame = 0;
+  #refreshTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
-    if (isExport) this.openExport();
+    if (isExport) this.#openExport();
     else {
-      void this.follow();
+      void this.#follow();
       this.refresh();
     }
   }
 
   close() {
-    this.controller.abort();
-    clearTimeout(this.publishing);
-    cancelAnimationFrame(this.frame);
-    clearTimeout(this.refreshTimer);
+    this.#controller.abort();
+    clearTimeout(this.#publishing);
+    cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#refreshTimer);
   }
 
   path(rest = ""): string {
@@ -76,64 +76,64 @@ export class OpenRun {
 
   /** Loads again what the events do not contain: after an action, and by itself while the run continues. */
   refresh() {
-    clearTimeout(this.refreshTimer);
-    this.refreshTimer = undefined;
-    void this.load("", this.report);
-    void this.loadSteps();
-    void this.loadThreads();
-    void this.loadRequests();
-    void this.load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
+    clearTimeout(this.#refreshTimer);
+    this.#refreshTimer = undefined;
+    void this.#load("", this.report);
+    void this.#loadSteps();
+    void this.#loadThreads();
+    void this.#loadRequests();
+    void this.#load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
     if (!this.definitions.value)
-      void this.load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows);
-    void this.load("/explain", this.explanation);
+      void this.#load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows);
+    void this.#load("/explain", this.explanation);
   }
 
-  private async load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
+  async #load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
     try {
-      const answer = await get<A>(this.path(rest), this.controller.signal);
+      const answer = await get<A>(this.path(rest), this.#controller.signal);
       into.value = take(answer);
     } catch (error) {
-      if (this.controller.signal.aborted) return;
+      if (this.#controller.signal.aborted) return;
       // Only the report is necessary; the page shows less without the rest.
       if (rest === "") this.problem.value = toProblem(error);
     }
   }
 
-  private async loadSteps() {
+  async #loadSteps() {
     try {
-      const all = await this.pages<Step>("/steps", (page) => page.steps as Step[]);
+      const all = await this.#pages<Step>("/steps", (page) => page.steps as Step[]);
       // The end of the run has the number of the last step, whose events it would take.
-      this.stepList = all.filter((step) => step.kind !== "end");
-      this.alignSteps();
+      this.#stepList = all.filter((step) => step.kind !== "end");
+      this.#alignSteps();
     } catch {
       // Without a store, a run has no steps; the cursor moves by events.
     }
   }
 
-  private async loadThreads() {
+  async #loadThreads() {
     try {
-      this.threads.value = await this.pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
+      this.threads.value = await this.#pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
       this.model.setParents(this.threads.value);
-      this.changed();
+      this.#changed();
     } catch {
       // The parents that the events name are shown.
     }
   }
 
-  private async loadRequests() {
+  async #loadRequests() {
     try {
-      this.requests.value = await this.pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
+      this.requests.value = await this.#pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
       this.model.setRequests(this.requests.value);
-      this.changed();
+      this.#changed();
     } catch {
       // The strip and the timeline show what the events contain.
     }
   }
 
-  private async pages<T>(rest: string, items: (page: { [name: string]: unknown }) => T[]): Promise<T[]> {
+  async #pages<T>(rest: string, items: (page: { [name: string]: unknown }) => T[]): Promise<T[]> {
     const all: T[] = [];
     for (let after: number | undefined, isLast = false; !isLast; ) {
-      const page = await get<{ next?: number | null; [name: string]: unknown }>(query(this.path(rest), { after, limit: PAGE }), this.controller.signal);
+      const page = await get<{ next?: number | null; [name: string]: unknown }>(query(this.path(rest), { after, limit: PAGE }), this.#controller.signal);
       for (const item of items(page)) all.push(item);
       after = page.next ?? undefined;
       isLast = after === undefined || isExport;
@@ -141,13 +141,13 @@ export class OpenRun {
     return all;
   }
 
-  private stepList: Step[] | undefined;
+  #stepList: Step[] | undefined;
 
-  private alignSteps() {
-    if (this.stepList && this.loaded.value) this.steps.value = { list: this.stepList, ends: stepEnds(this.stepList, this.model.events) };
+  #alignSteps() {
+    if (this.#stepList && this.loaded.value) this.steps.value = { list: this.#stepList, ends: stepEnds(this.#stepList, this.model.events) };
   }
 
-  private openExport() {
+  #openExport() {
     try {
       for (const event of exportedEvents(this.path("/events"))) this.model.apply(event);
     } catch (error) {
@@ -162,24 +162,24 @@ export class OpenRun {
     this.refresh();
   }
 
-  private async follow() {
+  async #follow() {
     await stream(this.path("/events"), {
-      signal: this.controller.signal,
-      onEvents: (events) => this.receive(events),
+      signal: this.#controller.signal,
+      onEvents: (events) => this.#receive(events),
       onProblem: (problem) => (this.problem.value = problem),
       onEnd: () => {
-        clearTimeout(this.publishing);
+        clearTimeout(this.#publishing);
         this.ended.value = true;
-        this.publish();
+        this.#publish();
         this.refresh();
       },
     });
   }
 
-  private receive(events: Sent[]) {
+  #receive(events: Sent[]) {
     for (const sent of events) {
       if (sent.event === "end") {
-        this.endStatus.value = (JSON.parse(sent.data) as { status: string }).status;
+        this.#endStatus.value = (JSON.parse(sent.data) as { status: string }).status;
       } else if (sent.event === "missed") {
         this.model.missed += (JSON.parse(sent.data) as { count?: number }).count ?? 0;
       } else if (sent.data) {
@@ -187,27 +187,27 @@ export class OpenRun {
       }
     }
     this.problem.value = undefined;
-    this.changed();
+    this.#changed();
   }
 
   /** Publishes the model: at the next frame, or later for a long run, whose panes take longer to draw. */
-  private changed() {
-    if (this.publishing !== undefined) return;
+  #changed() {
+    if (this.#publishing !== undefined) return;
     const wait = this.ended.value ? 0 : Math.min(MAX_DELAY, this.model.events.length / 100);
     // A hidden page draws no frames, but its title and its tests need the state.
-    this.publishing = setTimeout(() => (document.hidden ? this.publish() : (this.frame = requestAnimationFrame(() => this.publish()))), wait);
+    this.#publishing = setTimeout(() => (document.hidden ? this.#publish() : (this.#frame = requestAnimationFrame(() => this.#publish()))), wait);
   }
 
-  private publish() {
-    this.publishing = undefined;
-    if (this.controller.signal.aborted) return;
+  #publish() {
+    this.#publishing = undefined;
+    if (this.#controller.signal.aborted) return;
     batch(() => {
       this.loaded.value = true;
       this.lastSequence.value = this.model.lastSequence;
       this.version.value++;
-      this.alignSteps();
+      this.#alignSteps();
     });
-    this.refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), REFRESH);
+    this.#refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), REFRESH);
   }
 }
 

@@ -44,7 +44,7 @@ export class TimeScale {
   /** Position of a time on the axis. */
   at(time: number): number {
     const { parts } = this;
-    const part = parts[this.find((one) => one.end < time)] ?? parts.at(-1);
+    const part = parts[this.#find((one) => one.end < time)] ?? parts.at(-1);
     if (!part) return 0;
     const share = (Math.min(part.end, Math.max(part.start, time)) - part.start) / (part.end - part.start);
     return part.from + share * (part.to - part.from);
@@ -53,13 +53,13 @@ export class TimeScale {
   /** Time at a position of the axis. */
   timeAt(position: number): number {
     const { parts } = this;
-    const part = parts[this.find((one) => one.to < position)] ?? parts.at(-1);
+    const part = parts[this.#find((one) => one.to < position)] ?? parts.at(-1);
     if (!part) return 0;
     const share = Math.min(1, Math.max(0, (position - part.from) / (part.to - part.from)));
     return part.start + share * (part.end - part.start);
   }
 
-  private find(isBefore: (part: Part) => boolean): number {
+  #find(isBefore: (part: Part) => boolean): number {
     let low = 0;
     let high = this.parts.length;
     while (low < high) {

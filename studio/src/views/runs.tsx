@@ -25,29 +25,29 @@ class RunsPage {
   readonly runs = signal<RunItem[] | undefined>(undefined);
   readonly next = signal<string | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
-  private controller = new AbortController();
+  #controller = new AbortController();
 
   constructor(private readonly filters: { [name: string]: string | number | undefined }) {
     void this.load();
-    void this.follow();
+    void this.#follow();
   }
 
   close() {
-    this.controller.abort();
+    this.#controller.abort();
   }
 
   async load() {
     try {
-      const list = await get<RunList>(query("/runs", { ...this.filters, limit: PAGE }), this.controller.signal);
+      const list = await get<RunList>(query("/runs", { ...this.filters, limit: PAGE }), this.#controller.signal);
       this.runs.value = list.runs;
       this.next.value = list.next ?? undefined;
       this.problem.value = undefined;
     } catch (error) {
-      if (!this.controller.signal.aborted) this.problem.value = toProblem(error);
+      if (!this.#controller.signal.aborted) this.problem.value = toProblem(error);
     }
   }
 
-  private async follow() {
+  async #follow() {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const soon = () => {
       timer ??= setTimeout(() => {
@@ -55,9 +55,9 @@ class RunsPage {
         void this.load();
       }, 500);
     };
-    this.controller.signal.addEventListener("abort", () => clearTimeout(timer));
+    this.#controller.signal.addEventListener("abort", () => clearTimeout(timer));
     await stream("/status", {
-      signal: this.controller.signal,
+      signal: this.#controller.signal,
       onEvents: (events) => {
         const known = this.runs.value;
         if (!known) return;
@@ -75,7 +75,7 @@ class RunsPage {
       },
       onProblem: () => {
         const poll = setInterval(() => void this.load(), 3000);
-        this.controller.signal.addEventListener("abort", () => clearInterval(poll));
+        this.#controller.signal.addEventListener("abort", () => clearInterval(poll));
       },
     });
   }
