@@ -1,3 +1,3 @@
 // The functions that JSX becomes; build.mjs injects them into every file.
 
-export { Fragment, h } from "preact";
+export { Fragment, h } from "./signals";
