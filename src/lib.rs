@@ -15,8 +15,9 @@ pub mod tools;
 pub mod workflow;
 
 pub use engine::durable::{
-    CommandOutcome, Difference, DoubtAnswer, DoubtQuestion, ForkBuilder, Migration, OutcomeDiff, ResumeBuilder,
-    ResumeError, RunCommand, RunDiff, RunView, Step, StepKind,
+    CommandOutcome, Difference, DoubtAnswer, DoubtQuestion, EXPLAIN_LINES, FirstDifference, ForkBuilder, Migration,
+    OutcomeDiff, PinnedBlock, PrefixComparison, PrefixReason, RequestContent, RequestPrefix, RequestSummary,
+    RequestView, ResponseContent, ResumeBuilder, ResumeError, RunCommand, RunDiff, RunView, Step, StepKind, ThreadSpan,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,

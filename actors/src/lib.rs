@@ -27,6 +27,8 @@
 //!   ↓
 //! backlog  follow_up  inline_services  listeners  pending_durability
 //!   ↓
+//! call_settings
+//!   ↓
 //! ports  protocol
 //!   ↓
 //! contain  event_waiters  sessions  spans
@@ -47,6 +49,7 @@ mod acknowledgements;
 pub mod answer;
 mod backlog;
 mod call_context;
+pub mod call_settings;
 pub mod contain;
 mod conversation;
 pub mod current_call;

@@ -134,7 +134,7 @@ impl InlineServices {
         &self,
         begun: RunStart,
         told: impl IntoIterator<Item = JournaledInput>,
-        saw: &mut dyn FnMut(ReplayStep<'_>),
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
     ) -> Result<(RunMachine, Settings), Diverged> {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();

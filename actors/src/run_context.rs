@@ -260,7 +260,7 @@ impl RunContext {
             let made = reading.await.and_then(|(begun, told)| {
                 let (ports, engine, graphs) = needed;
                 // A private evaluator, because this future may run on another thread.
-                let machine = InlineServices::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
+                let machine = InlineServices::apart(ports, engine, graphs).replay(begun, told, &mut |_, _| ());
                 let machine = machine.map(|(machine, _)| machine);
                 machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
             });

@@ -33,7 +33,7 @@
 //!   ↓
 //! sse  start
 //!   ↓
-//! body  feed  recorder  snapshot  steering
+//! body  feed  history  recorder  snapshot  steering
 //!   ↓
 //! state
 //!   ↓
@@ -48,7 +48,8 @@
 //!
 //! Reading order:
 //! 1. `state`: what the requests of a service share. `api`: the routes, with a file for each group of handlers.
-//! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others.
+//! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others. `history`: what happened in
+//!    a run.
 //! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
 //! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page.
@@ -61,6 +62,7 @@ mod api;
 mod body;
 mod catalogue;
 mod feed;
+mod history;
 mod http;
 mod limits;
 mod listener;

@@ -46,6 +46,8 @@ pub struct Limits {
     pub write_time: Duration,
     /// Maximum memory of cached events and reports of stored runs (default 128 MiB).
     pub stored_bytes: usize,
+    /// Maximum memory of cached histories of stored runs: their steps and threads (default 64 MiB).
+    pub history_bytes: usize,
     /// Maximum number of concurrent replays of stored runs (default 2).
     pub replays: usize,
     /// Maximum number of requests that wait for a replay (default 64); further ones get 503.
@@ -80,6 +82,7 @@ impl Default for Limits {
             stream_bytes: 128 << 20,
             write_time: Duration::from_secs(30),
             stored_bytes: 128 << 20,
+            history_bytes: 64 << 20,
             replays: 2,
             replays_waiting: 64,
             mcp_sessions: 1_000,

@@ -16,6 +16,7 @@ use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::runs::archive::NoArchive;
+use crate::runs::histories::Histories;
 use crate::runs::idempotency::IdempotencyKeys;
 use crate::runs::replays::Replays;
 use crate::runs::stored::{Archive, StoredRuns};
@@ -50,6 +51,7 @@ struct Shared {
     limits: Limits,
     archive: Archive,
     replays: Replays,
+    histories: Histories,
     inputs: Budget,
     stream_bytes: Budget,
     enqueue_only: bool,
@@ -82,6 +84,7 @@ impl Service {
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
                 archive,
+                histories: Histories::new(engine.clone(), &options.limits, replays.clone()),
                 replays,
                 inputs: Budget::new(options.limits.input_bytes),
                 stream_bytes: Budget::new(options.limits.stream_bytes),
@@ -187,6 +190,10 @@ impl Service {
 
     pub(super) fn replays(&self) -> &Replays {
         &self.shared.replays
+    }
+
+    pub(super) fn histories(&self) -> &Histories {
+        &self.shared.histories
     }
 
     /// Returns the memory budget of request bodies and of the inputs of unfinished runs.

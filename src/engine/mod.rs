@@ -30,7 +30,9 @@ use serde::Serialize;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
-use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff, view};
+use durable::{
+    Durable, ForkBuilder, RequestView, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff, request, view,
+};
 use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
 
@@ -538,6 +540,16 @@ impl Engine {
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
+    }
+
+    /// Returns a model request of a stored run as it was sent, with its reply. `effect_id` is that of
+    /// [`RunView::requests`](crate::RunView::requests).
+    ///
+    /// # Errors
+    /// Fails if there is no such run or request, or if the run cannot be rebuilt.
+    pub async fn model_request(&self, run_id: &str, effect_id: &str) -> Result<RequestView, ResumeError> {
+        let durable = self.durable()?;
+        request(self, &durable, run_id, effect_id).await
     }
 
     /// Returns a handle that does not prevent the engine from stopping.

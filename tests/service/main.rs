@@ -12,6 +12,7 @@ mod drain;
 mod events;
 mod front_ends;
 mod gated_store;
+mod history;
 mod hostile;
 mod interactions;
 mod interrupts;

@@ -32,7 +32,7 @@ impl EngineShared {
         told: impl IntoIterator<Item = JournaledInput>,
     ) -> Result<(RunMachine, Vec<Effect>), Diverged> {
         let mut effects = Vec::new();
-        let machine = self.replay_seen(begun, told, self.all_graphs(), &mut |seen| {
+        let machine = self.replay_seen(begun, told, self.all_graphs(), &mut |_, seen| {
             if let ReplayStep::Effects(_, did) = seen {
                 effects.append(did);
             }
@@ -50,9 +50,27 @@ impl EngineShared {
         told: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
     ) -> Result<RebuiltRun, Diverged> {
+        self.replay_watched(begun, told, graphs, &mut |_, _| ())
+    }
+
+    /// Like [`Self::replay`]; `watch` receives every replayed input and effect, with the machine before the input or after the step.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub fn replay_watched(
+        self: &Arc<Self>,
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
+        graphs: Graphs,
+        watch: &mut dyn FnMut(&RunMachine, &ReplayStep<'_>),
+    ) -> Result<RebuiltRun, Diverged> {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
         let mut seen = ReplayFacts::new(&begun);
-        let saw = &mut |replayed: ReplayStep<'_>| seen.saw(replayed);
+        let saw = &mut |machine: &RunMachine, replayed: ReplayStep<'_>| {
+            // Before the facts, which take the effects.
+            watch(machine, &replayed);
+            seen.saw(replayed);
+        };
         // The calling thread may be no arbiter, so the replay has its own evaluator.
         let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
         let rebuilt = inline_services.replay(begun, told, saw)?;
@@ -68,7 +86,7 @@ impl EngineShared {
         begun: RunStart,
         told: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
-        saw: &mut dyn FnMut(ReplayStep<'_>),
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
         let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
         inline_services.replay(begun, told, saw).map(|(machine, _)| machine)

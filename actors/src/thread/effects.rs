@@ -263,7 +263,7 @@ pub(super) fn effect_name(run: &RunContext, thread: ThreadNo, effect: EffectId) 
     EffectName::Thread { run_id, thread, effect }
 }
 
-pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
+fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
     match &machine.graph().node(node).kind {
         NodeKind::Llm(llm) => llm.tools.clone(),
         NodeKind::Tool { name, .. } => vec![Arc::clone(name)],

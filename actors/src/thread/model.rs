@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::RaisedEvent;
-use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine, ToolChoice};
+use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine};
 use pirn_definition::event_type::EventType;
-use pirn_definition::graph::{NodeIx, NodeKind};
+use pirn_definition::graph::NodeIx;
 use serde_json::json;
 
-use super::effects::{effect_name, in_flight, label, outcome_answer, tools_of};
+use super::effects::{effect_name, in_flight, label, outcome_answer};
 use super::{InFlight, ThreadActor};
+use crate::call_settings::{AskedModel, CallSettings};
 use crate::current_call::work_of;
 use crate::environment::context_of;
 use crate::host::AwaitKind;
-use crate::ports::{ModelCall, TokenSink, laid_over_profile};
+use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::rebuilt_run::ModelAnswered;
 use crate::run_context::RunContext;
@@ -47,19 +48,20 @@ impl ThreadActor {
     ) -> InFlight {
         let run = turn.run;
         let graph = machine.graph();
-        let response_format = match &graph.node(node).kind {
-            NodeKind::Llm(llm) => llm.response_format.clone(),
-            _ => None,
+        let asked = AskedModel {
+            choice: choice.as_deref(),
+            goes_on: goes_on.as_deref(),
+            offers_tools,
         };
-        let chosen = ModelChoice::of(graph, node, choice.as_deref(), goes_on.as_deref());
-        let (profile, model) = run.inline_services.models().choose(chosen.profile_id.as_deref());
-        let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
-        // A continued request offers the tools of the earlier one, so that the provider's prompt cache matches.
-        let tools = match &goes_on {
-            Some(goes_on) => run.ports().tools.specs(&goes_on.tools),
-            None => run.ports().tools.specs(&tools_of(machine, node)),
-        };
-        ToolChoice::of(goes_on.is_some(), offers_tools, !tools.is_empty()).apply(&mut parameters);
+        let settings = CallSettings::of(run.inline_services.models(), &*run.ports().tools, graph, node, asked);
+        let CallSettings {
+            profile,
+            model,
+            parameters,
+            tools,
+            response_format,
+            ..
+        } = settings;
         // The clone shares its state with the thread's session.
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
         let is_external = model.is_external();

@@ -87,48 +87,12 @@ fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure
     view.map_err(|error| not_resumed(&error))
 }
 
-/// Returns the JSON of a view: the report, and the run's entry in its store.
-fn reported(view: &RunView) -> Value {
-    let mut report = json!(view.report);
-    let about = shown(&view.run);
-    report["steps"] = json!(view.step);
-    let waiting_for = match (view.step == view.run.steps, view.waiting_for) {
-        (true, _) => about.get("waitingFor").cloned(),
-        (false, Some(what)) => {
-            report["status"] = json!("WAITING");
-            Some(json!(what.as_str()))
-        }
-        (false, None) => None,
-    };
-    if let Some(what) = waiting_for {
-        report["waitingFor"] = what;
-    }
-    for name in ["forkedFrom", "session"] {
-        if let Some(value) = about.get(name) {
-            report[name] = value.clone();
-        }
-    }
-    if !view.interactions.is_empty() {
-        let open = view.interactions.iter().map(|question| {
-            let mut shown = json!(question);
-            shown["status"] = json!("OPEN");
-            shown
-        });
-        report["interactions"] = open.collect();
-    }
-    // For an unfinished run without an owner the store's status is more precise than the report's.
-    if view.step == view.run.steps && !view.run.status.is_final() {
-        report["status"] = about["status"].clone();
-    }
-    report
-}
-
 impl Show {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let view = view(store, &self.id, self.at)?;
         let text = match (output, self.history) {
             (Output::Json, true) => format!("{:#}\n", json!({ "steps": view.history })),
-            (Output::Json, false) => format!("{:#}\n", reported(&view)),
+            (Output::Json, false) => format!("{:#}\n", view.to_json()),
             (Output::Text, true) => history(&view.history),
             (Output::Text, false) => person(&view),
         };
@@ -151,7 +115,7 @@ fn history(steps: &[Step]) -> String {
 
 fn person(view: &RunView) -> String {
     let report = &view.report;
-    let status = reported(view)["status"].as_str().unwrap_or_default().to_owned();
+    let status = view.to_json()["status"].as_str().unwrap_or_default().to_owned();
     let mut text = format!(
         "{} of {}: {status} after step {}\n",
         view.run.id, view.run.workflow, view.step

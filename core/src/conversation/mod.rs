@@ -50,7 +50,7 @@ pub use operation::{ResolvedContext, apply};
 pub use order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
 pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
-pub use prefix::{Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
+pub use prefix::{MessageKind, Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
 pub use prepared::{Outline, PreparedRequest};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
 pub use select::{parse_selection, select, select_counted, select_from, select_positions};

@@ -113,11 +113,16 @@ struct SentMessage {
     kind: MessageKind,
 }
 
+/// Kind of a request's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum MessageKind {
+pub enum MessageKind {
+    /// A system message.
     System,
+    /// A message of the pinned context.
     Pinned,
+    /// A message that repairs the request: see [`Repairs`](super::Repairs).
     Repair,
+    /// Any other message of the conversation.
     History,
 }
 
@@ -184,7 +189,7 @@ impl PrefixWatch {
                     kind: if is_pinned {
                         MessageKind::Pinned
                     } else {
-                        kind_of(message)
+                        MessageKind::of(message)
                     },
                 },
                 message: Arc::downgrade(message),
@@ -341,7 +346,7 @@ fn hash_list(lists: &mut Vec<HashedList>, id: ListId, end: usize, request: &Prep
         list.running_totals.push(total);
         list.messages.push(SentMessage {
             hash: hash_of(&counted.message),
-            kind: kind_of(&counted.message),
+            kind: MessageKind::of(&counted.message),
         });
     }
 }
@@ -446,13 +451,15 @@ impl From<StoredRequest> for SentRequest {
     }
 }
 
-/// Returns the kind of a message that is not pinned. Repair messages are recognized by their constant content.
-fn kind_of(message: &Message) -> MessageKind {
-    match message.role {
-        Role::System => MessageKind::System,
-        Role::Tool if message.content == UNANSWERED => MessageKind::Repair,
-        Role::User if [USER_FIRST, USER_LAST].contains(&message.content.as_str()) => MessageKind::Repair,
-        Role::User | Role::Assistant | Role::Tool => MessageKind::History,
+impl MessageKind {
+    /// Returns the kind of a message that is not pinned. Repair messages are recognized by their constant content.
+    pub fn of(message: &Message) -> Self {
+        match message.role {
+            Role::System => Self::System,
+            Role::Tool if message.content == UNANSWERED => Self::Repair,
+            Role::User if [USER_FIRST, USER_LAST].contains(&message.content.as_str()) => Self::Repair,
+            Role::User | Role::Assistant | Role::Tool => Self::History,
+        }
     }
 }
 

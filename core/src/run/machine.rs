@@ -330,6 +330,11 @@ impl RunMachine {
         Some((at.origin, self.graphs.get(at.graph)))
     }
 
+    /// Returns the thread for which a thread runs; `None` for the main thread.
+    pub fn parent(&self, thread: ThreadNo) -> Option<ThreadNo> {
+        self.tree.get(thread)?.parent
+    }
+
     /// Returns the thread that waits at a fork, and the effect that it awaits.
     pub fn fork_parent(&self, fork: ForkNo) -> Option<(ThreadNo, EffectId)> {
         self.forks.get(&fork).map(|run| (run.parent, run.effect))

@@ -9,12 +9,12 @@ use super::RunMachine;
 use super::ThreadNo;
 use super::doubt::{DoubtReport, RepeatReport, Resolution};
 use super::message::{Message, ToThread};
-use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
+use super::report::{ConversationReport, FiringReport, NodeReport, RunReport, RunStatus, TokenReport};
 use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
 use crate::conversation::{Conversation, TokenUsage};
 use crate::status::ThreadStatus;
-use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
+use crate::thread::{EffectId, FiringId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 
 impl RunMachine {
     pub(super) fn report(&mut self, now: Millis) -> RunReport {
@@ -91,6 +91,11 @@ impl RunMachine {
             status: self.status_of(0),
             threads: self.thread_list(self.spending().threads).into_vec(),
         }
+    }
+
+    /// Returns the report of a firing.
+    pub fn firing(&self, firing: FiringId) -> Option<&FiringReport> {
+        self.firings.get(firing).map(|run| &run.report)
     }
 
     /// Returns the open questions to people, by thread.

@@ -237,7 +237,8 @@ impl std::error::Error for Diverged {}
 impl RunMachine {
     /// Rebuilds a run from its start and its inputs.
     ///
-    /// `listen` sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order.
+    /// `listen` sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order,
+    /// with the machine before the input or after the step.
     ///
     /// # Errors
     /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
@@ -247,7 +248,7 @@ impl RunMachine {
         told: impl IntoIterator<Item = JournaledInput>,
         env: &mut W,
         listen: impl Fn(&mut W, EventInterest),
-        saw: &mut dyn FnMut(ReplayStep<'_>),
+        saw: &mut dyn FnMut(&Self, ReplayStep<'_>),
     ) -> Result<Self, Diverged> {
         // All records are read before the first step: only events that a record refers to are retained.
         let told: Vec<JournaledInput> = told.into_iter().collect();
@@ -260,12 +261,12 @@ impl RunMachine {
         // No model call precedes this: the creation of a machine performs no step of a thread.
         machine.expect_calls(&begun.settings);
         events.saw(now, &did);
-        saw(ReplayStep::Effects(now, &mut did));
+        saw(&machine, ReplayStep::Effects(now, &mut did));
         let mut step = |machine: &mut Self,
                         now: Millis,
                         env: &mut W,
                         events: &mut NamedEvents,
-                        saw: &mut dyn FnMut(ReplayStep<'_>)| {
+                        saw: &mut dyn FnMut(&Self, ReplayStep<'_>)| {
             let Some(message) = machine.next_message() else {
                 return false;
             };
@@ -273,7 +274,7 @@ impl RunMachine {
             did.clear();
             machine.step_again(now, message, env, &mut did);
             events.saw(now, &did);
-            saw(ReplayStep::Effects(now, &mut did));
+            saw(machine, ReplayStep::Effects(now, &mut did));
             true
         };
         for (mut told, number) in told.into_iter().zip(1..) {
@@ -291,7 +292,7 @@ impl RunMachine {
             env.next_step();
             env.expect(&told.settings);
             // Before `tell`, which takes the message: an input precedes its effects.
-            saw(ReplayStep::Input(&told));
+            saw(&machine, ReplayStep::Input(&told));
             machine.tell(told.message);
             // After `tell`, which discards the calls expected for the previous input.
             machine.expect_calls(&told.settings);

@@ -8,9 +8,11 @@ mod control;
 mod document;
 mod guard;
 mod health;
+mod history;
 mod info;
 mod interactions;
 mod query;
+mod requests;
 mod runs;
 mod sessions;
 mod workflows;
@@ -49,6 +51,13 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(runs::start, runs::list))
         .routes(routes!(runs::report))
         .routes(routes!(runs::events))
+        .routes(routes!(history::steps))
+        .routes(routes!(history::threads))
+        .routes(routes!(history::definition))
+        .routes(routes!(history::diff))
+        .routes(routes!(requests::list))
+        .routes(routes!(requests::show))
+        .routes(routes!(requests::explain))
         .routes(routes!(control::cancel))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))

@@ -12,6 +12,19 @@ use crate::state::Service;
 use pirn::store::RunStatus;
 use pirn::{EventType, ThreadStatus};
 
+/// Maximum number of entries per page of a list.
+pub(super) const MAX_PAGE: usize = 1_000;
+
+/// Returns the requested number of entries per page.
+pub(super) fn page_limit(limit: Option<usize>, default: usize) -> Result<usize, Problem> {
+    let limit = limit.unwrap_or(default);
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    let detail = format!("limit must be a number from 1 to {MAX_PAGE}");
+    Err(Problem::new(ProblemCode::InvalidRequest, detail))
+}
+
 /// Parameters of the path.
 pub(super) struct Path<T>(pub(super) T);
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, Path, event_types, last_event_id, position, run_status};
+use super::query::{Parameters, Path, event_types, last_event_id, page_limit, position, run_status};
 use crate::body::JsonBody;
 use crate::feed::{Feed, FeedItem, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use crate::http::json::Json;
@@ -31,9 +31,6 @@ use pirn::{EventType, Message};
 
 /// Default number of runs per page of a list.
 const PAGE: usize = 100;
-
-/// Maximum number of runs per page of a list.
-const MAX_PAGE: usize = 1_000;
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
 const CLIENT_GONE: &str = "the client that started the run disconnected";
@@ -307,11 +304,7 @@ pub(crate) async fn list(
     State(service): State<Service>,
     Parameters(parameters): Parameters<ListParameters>,
 ) -> Result<Json<RunList>, Problem> {
-    let limit = parameters.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        let detail = format!("limit must be a number from 1 to {MAX_PAGE}");
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
-    }
+    let limit = page_limit(parameters.limit, PAGE)?;
     let mut query = RunQuery {
         status: parameters.status.map(|word| run_status(&word)).transpose()?,
         workflow: parameters.workflow,
@@ -358,15 +351,33 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
     })
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportParameters {
+    /// Returns the report as of this step, as `pirn runs show --at` does. Needs a store.
+    at: Option<u64>,
+}
+
 /// Returns the report of a run; for an unfinished run, the report so far.
 #[utoipa::path(
-    get, operation_id = "getRun", path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    get, operation_id = "getRun", path = "/v1/runs/{id}", tag = "runs",
+    params(("id" = String, Path, description = "The run"), ReportParameters),
     responses(
         (status = 200, description = "The report, as `pirn run --output json` prints it", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`at` needs a store", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The run has no such step", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn report(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    Parameters(parameters): Parameters<ReportParameters>,
+) -> Result<Response, Problem> {
+    if let Some(step) = parameters.at {
+        return json_response(&service, &service.report_at(&id, step).await?);
+    }
     if let Some(run) = service.runs().find(&id) {
         return json_response(&service, &run.report().await);
     }
@@ -375,7 +386,7 @@ pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String
 }
 
 /// Answers with JSON that is serialized already. Its memory is reserved until it is sent.
-fn json_response(service: &Service, json: &Bytes) -> Result<Response, Problem> {
+pub(super) fn json_response(service: &Service, json: &Bytes) -> Result<Response, Problem> {
     let Some(sends) = service.stream_bytes().reserve(json.len()) else {
         let detail = format!(
             "the answers in progress use all of {} MiB",

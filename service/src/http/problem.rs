@@ -54,6 +54,8 @@ problem_codes! {
     UnknownWorkflow = "UNKNOWN_WORKFLOW", NOT_FOUND, "There is no such workflow";
     /// No run has this id, or it ended long ago.
     UnknownRun = "UNKNOWN_RUN", NOT_FOUND, "There is no such run";
+    /// The run has made no model request with this id.
+    UnknownRequest = "UNKNOWN_REQUEST", NOT_FOUND, "There is no such model request";
     /// The path does not support the method.
     MethodNotAllowed = "METHOD_NOT_ALLOWED", METHOD_NOT_ALLOWED, "The method is not allowed here";
     /// The body did not arrive in time.
@@ -230,6 +232,7 @@ pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
         ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
         ResumeError::Store(_) => ProblemCode::StoreFailed,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
+        ResumeError::NoSuchRequest { .. } => ProblemCode::UnknownRequest,
         ResumeError::Refused(error) => return start_problem(error),
         ResumeError::Answer(error) => return answer_problem(error),
         _other => ProblemCode::NotResumed,

@@ -1,12 +1,14 @@
 //! The runs in memory: unfinished ones, and the last that ended.
 //!
 //! The other files of this folder are the parts of a run (its events, progress, questions, handle), the runs that are not in
-//! memory (`archive`, `stored`, `replays`) and the keys of requests that started runs (`idempotency`). They know no service:
+//! memory (`archive`, `stored`, `histories`, `replays`) and the keys of requests that started runs (`idempotency`). They know no service:
 //! whatever starts, steers or records runs is above this folder.
 
 pub(crate) mod archive;
 pub(crate) mod event_log;
+pub(crate) mod first_tokens;
 pub(crate) mod handle;
+pub(crate) mod histories;
 pub(crate) mod idempotency;
 pub(crate) mod json_text;
 pub(crate) mod pieces;
@@ -15,6 +17,7 @@ pub(crate) mod progress;
 pub(crate) mod questions;
 pub(crate) mod replays;
 pub(crate) mod stored;
+pub(crate) mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;

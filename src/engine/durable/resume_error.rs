@@ -38,6 +38,13 @@ pub enum ResumeError {
         /// The last step of the run.
         last: u64,
     },
+    /// The run has made no such model request.
+    NoSuchRequest {
+        /// The run.
+        run_id: String,
+        /// The requested effect.
+        effect_id: String,
+    },
     /// The run's stored record cannot be read: it was written by another version.
     Unreadable {
         /// The run.
@@ -105,7 +112,7 @@ pub enum ResumeError {
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `NO_SUCH_REQUEST`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
     /// `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -114,6 +121,7 @@ impl ResumeError {
             Self::HasEnded { .. } => "RUN_HAS_ENDED",
             Self::UnderWay { .. } => "RUN_UNDER_WAY",
             Self::NoSuchStep { .. } => "NO_SUCH_STEP",
+            Self::NoSuchRequest { .. } => "NO_SUCH_REQUEST",
             Self::Unreadable { .. } => "RUN_UNREADABLE",
             Self::Definition { .. } => "INVALID_WORKFLOW",
             Self::Missing { .. } => "RESOURCE_MISSING",
@@ -135,6 +143,7 @@ impl fmt::Display for ResumeError {
             Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
             Self::UnderWay { run_id } => write!(f, "run {run_id} is in progress"),
             Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
+            Self::NoSuchRequest { run_id, effect_id } => write!(f, "run {run_id} has no model request {effect_id}"),
             Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
             Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
             Self::Definition { run_id, faults } => {
@@ -185,6 +194,7 @@ impl std::error::Error for ResumeError {
             | Self::HasEnded { .. }
             | Self::UnderWay { .. }
             | Self::NoSuchStep { .. }
+            | Self::NoSuchRequest { .. }
             | Self::Unreadable { .. }
             | Self::Definition { .. }
             | Self::Missing { .. }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::run::{JournaledInput, Message, RunStart, RunStartRecord, ToSupervisor};
+use pirn_core::run::{JournaledInput, Message, ReplayStep, RunMachine, RunStart, RunStartRecord, ToSupervisor};
 use pirn_definition::definition::Fault;
 use pirn_store::{Content, ContentHash, Run, Store, StoreError};
 
@@ -151,6 +151,17 @@ impl StoredRecords {
         durable: &Durable,
         told: Vec<JournaledInput>,
     ) -> Result<RebuiltRun, ResumeError> {
+        self.rebuild_watched(engine, durable, told, &mut |_, _| ())
+    }
+
+    /// Like [`Self::rebuild`]; `watch` receives every replayed input and effect, with the machine before the input or after the step.
+    pub(super) fn rebuild_watched(
+        &self,
+        engine: &Engine,
+        durable: &Durable,
+        told: Vec<JournaledInput>,
+        watch: &mut dyn FnMut(&RunMachine, &ReplayStep<'_>),
+    ) -> Result<RebuiltRun, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
         let graphs = graphs.map_err(|faults| ResumeError::Definition {
             run_id: self.run.id.clone(),
@@ -159,7 +170,7 @@ impl StoredRecords {
         let begun = self.begun(&graphs)?;
         engine
             .shared()
-            .replay(begun, told, graphs)
+            .replay_watched(begun, told, graphs, watch)
             .map_err(|diverged| ResumeError::Diverged {
                 run_id: self.run.id.clone(),
                 diverged,

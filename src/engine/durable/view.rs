@@ -1,4 +1,4 @@
-//! Read access to stored runs: the current state, the state after a step, and the list of steps.
+//! Read access to stored runs: the current state, the state after a step, the steps and the threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use super::super::Engine;
 use super::Durable;
+use super::failures::{FailedNode, FailureWatch};
 use super::journal::{answered, waiting_for};
+use super::requests::{RequestSummary, RequestWatch, SettingsSource};
 use super::resume_error::ResumeError;
 use super::stored::StoredRecords;
+use super::threads::{ThreadSpan, ThreadWatch};
 
 /// State of a stored run after one of its steps.
 #[derive(Debug)]
@@ -35,6 +38,68 @@ pub struct RunView {
     pub events: Vec<Arc<pirn_core::event::Event>>,
     /// Open questions to a person.
     pub interactions: Vec<Interaction>,
+    /// Threads that were started up to and including `step`, in start order.
+    pub threads: Vec<ThreadSpan>,
+    /// Model calls up to and including `step`, in the order of their requests.
+    pub requests: Vec<RequestSummary>,
+    /// Threads that failed, in the order of their ends.
+    pub(super) failed: Vec<FailedNode>,
+    /// Definition that the run currently uses.
+    definition: Arc<str>,
+}
+
+impl RunView {
+    /// Returns the report as of the step, with the run's status in its store: the JSON that `pirn runs show` prints.
+    pub fn to_json(&self) -> Value {
+        let mut shown = json!(self.report);
+        shown["steps"] = json!(self.step);
+        let is_current = self.step == self.run.steps;
+        let waiting_for = if is_current {
+            self.run.status.waiting_for()
+        } else {
+            self.waiting_for
+        };
+        if let Some(what) = waiting_for {
+            shown["waitingFor"] = json!(what.as_str());
+            shown["status"] = json!("WAITING");
+        }
+        if let Some(base) = &self.run.base {
+            shown["forkedFrom"] = json!({"runId": base.run, "step": base.step});
+        }
+        if let Some(session) = &self.run.session {
+            shown["session"] = json!(session);
+        }
+        if !self.interactions.is_empty() {
+            let open = self.interactions.iter().map(|question| {
+                let mut shown = json!(question);
+                shown["status"] = json!("OPEN");
+                shown
+            });
+            shown["interactions"] = open.collect();
+        }
+        // For an unfinished run without an owner the store's status is more precise than the report's.
+        if is_current && !self.run.status.is_final() {
+            shown["status"] = json!(self.run.status.as_str());
+        }
+        shown
+    }
+
+    /// Returns the definitions of the workflows whose threads the run has started, in the order of their first thread.
+    pub fn workflow_definitions(&self) -> Vec<Value> {
+        let definition: Value = serde_json::from_str(&self.definition).unwrap_or_default();
+        let all = definition["workflows"].as_array();
+        let mut used: Vec<&Arc<str>> = Vec::new();
+        for thread in &self.threads {
+            if !used.contains(&&thread.workflow_id) {
+                used.push(&thread.workflow_id);
+            }
+        }
+        let found = used.into_iter().filter_map(|id| {
+            let mut all = all?.iter();
+            all.find(|workflow| workflow["id"] == **id).cloned()
+        });
+        found.collect()
+    }
 }
 
 /// Step of a run: one recorded input.
@@ -136,7 +201,13 @@ pub(crate) async fn view(
     let run = stored.run.clone();
     // The outline is built before the replay, which consumes the inputs.
     let history = outline(run_id, &told, stored.begun.at());
-    let rebuilt = stored.rebuild(engine, durable, told)?;
+    let (mut threads, mut requests) = (ThreadWatch::default(), RequestWatch::default());
+    let mut failures = FailureWatch::default();
+    let rebuilt = stored.rebuild_watched(engine, durable, told, &mut |machine, step| {
+        threads.saw(machine, step);
+        requests.saw(machine, step);
+        failures.saw(machine, step);
+    })?;
     let report = match &rebuilt.open.report {
         Some(report) => (**report).clone(),
         // The time of the last input and not of the clock: the view must not depend on when it is requested.
@@ -148,6 +219,10 @@ pub(crate) async fn view(
     let history = steps(&rebuilt, history);
     Ok(RunView {
         interactions: rebuilt.machine.interactions(),
+        threads: threads.spans(&rebuilt.machine),
+        requests: requests.summaries(run_id, &SettingsSource::new(engine, &rebuilt.graphs)),
+        definition: stored.definition,
+        failed: failures.failed(),
         waiting_for,
         events: rebuilt.events,
         run,

@@ -156,7 +156,7 @@ impl<'a> Driver<'a> {
         let begun = begun.begun(graph);
         let now = told.last().map_or(begun.at, |told| told.at);
         let (mut open, mut events) = (OpenEffects::default(), Vec::new());
-        let machine = RunMachine::replay(begun, told, &mut world, |_, _| {}, &mut |replayed| {
+        let machine = RunMachine::replay(begun, told, &mut world, |_, _| {}, &mut |_, replayed| {
             open.saw(&replayed);
             if let ReplayStep::Effects(_, effects) = replayed {
                 events.extend(

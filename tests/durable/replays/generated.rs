@@ -93,11 +93,9 @@ impl Row {
             Does::Say => self.push(say(id, "some words that say little")),
             Does::Ask { tools } => {
                 let tools = if *tools { json!(["look", "list"]) } else { json!([]) };
-                self.push(node(
-                    id,
-                    "LLM",
-                    json!({"prompt": format!("question {id}"), "tools": tools}),
-                ));
+                let parameters = json!({"topP": 0.5});
+                let config = json!({"prompt": format!("question {id}"), "tools": tools, "parameters": parameters});
+                self.push(node(id, "LLM", config));
             }
             Does::Question => self.push(node(id, "USER_INTERACTION", json!({"question": format!("{id}?")}))),
             Does::Wait(n) => self.push(wait(id, u32::from(*n) * 5)),
@@ -187,14 +185,19 @@ pub(crate) struct Everything {
     main: Vec<Does>,
     triggers: Vec<(usize, Acts)>,
     compresses: bool,
+    has_pinned: bool,
 }
 
 pub(crate) fn everything() -> impl Strategy<Value = Everything> {
     let triggers = prop::collection::vec((0..4_usize, acts()), 0..3);
-    (prop::collection::vec(does(), 1..6), triggers, any::<bool>()).prop_map(|(main, triggers, compresses)| Everything {
-        main,
-        triggers,
-        compresses,
+    let flags = (any::<bool>(), any::<bool>());
+    (prop::collection::vec(does(), 1..6), triggers, flags).prop_map(|(main, triggers, (compresses, has_pinned))| {
+        Everything {
+            main,
+            triggers,
+            compresses,
+            has_pinned,
+        }
     })
 }
 
@@ -220,6 +223,9 @@ impl Everything {
             );
         }
         main["triggers"] = json!(triggers);
+        if self.has_pinned {
+            main["config"] = json!({"pinned": {"role": "a clerk", "todo": "answer"}});
+        }
         let called = line("called", &[wait("w", 4), say("s", "called")]);
         let item = line("item", &[node("f", "CODE", json!({"function": "work"}))]);
         let started = line("started", &[wait("w", 2)]);

@@ -3,7 +3,7 @@
 
 mod generated;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,12 +13,12 @@ use pirn::store::export::{export, import};
 use pirn::store::{MemoryStore, Store};
 use pirn::tools::tool_fn;
 use pirn::{
-    Engine, EventType, Interaction, Model, ModelCall, ModelReply, Role, RunError, RunView, SubscriptionItem, ToolCall,
-    idempotency_key,
+    Engine, EventType, Interaction, Model, ModelCall, ModelReply, ModelRequest, Role, RunError, RunView,
+    SubscriptionItem, ToolCall, ToolSpec, idempotency_key,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use generated::everything;
 
@@ -64,7 +64,22 @@ fn effect(run: &str) -> String {
     key.strip_prefix(run).unwrap_or(&key).to_owned()
 }
 
+/// A request as the model of a live run received it.
+struct ReceivedRequest {
+    effect_id: String,
+    request: Arc<ModelRequest>,
+    parameters: Map<String, Value>,
+    tools: Vec<ToolSpec>,
+}
+
+type Received = Arc<Mutex<Vec<ReceivedRequest>>>;
+
 fn engine(bundle: &str, store: &MemoryStore, config: Config, run: &str) -> Engine {
+    listening_engine(bundle, store, config, run, &Received::default())
+}
+
+/// Creates an engine whose model adds every request to `received`.
+fn listening_engine(bundle: &str, store: &MemoryStore, config: Config, run: &str, received: &Received) -> Engine {
     let run = run.to_owned();
     let (work, look, list) = (run.clone(), run.clone(), run.clone());
     let mut engine = Engine::builder()
@@ -81,22 +96,28 @@ fn engine(bundle: &str, store: &MemoryStore, config: Config, run: &str) -> Engin
             std::future::ready(Ok::<_, String>(one.repeat(5)))
         };
         let profile = json!({"id": "main", "provider": "speaker", "model": "m", "tokenLimit": config.token_limit,
-            "tokenizer": config.tokenizer});
+            "tokenizer": config.tokenizer, "parameters": {"seed": 7, "topP": 1}});
         engine = engine
             .tool(tool_fn("look", config.description, json!({"type": "object"}), looked))
             .tool(tool_fn("list", config.description, json!({"type": "object"}), listed))
-            .model("speaker", Arc::new(Speaker(run)))
+            .model("speaker", Arc::new(Speaker(run, Arc::clone(received))))
             .profiles([serde_json::from_value(profile).expect("a profile")]);
     }
     engine.build().unwrap_or_else(|error| panic!("{error}\n{bundle}"))
 }
 
 /// A model that calls a tool, and replies with a string once the tool has answered.
-struct Speaker(String);
+struct Speaker(String, Received);
 
 impl Model for Speaker {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let key = effect(&self.0);
+        self.1.lock().expect("whole").push(ReceivedRequest {
+            effect_id: idempotency_key().expect("an effect has a key"),
+            request: Arc::clone(&call.request),
+            parameters: call.parameters.clone(),
+            tools: call.tools.clone(),
+        });
         let is_answered = call
             .request
             .messages
@@ -160,10 +181,12 @@ fn shown(view: &RunView, run: &str) -> Value {
 struct Live {
     report: Value,
     events: Vec<Value>,
+    requests: Vec<ReceivedRequest>,
 }
 
 fn play(bundle: &str, store: &MemoryStore) -> Live {
-    let engine = engine(bundle, store, OWN, RUN);
+    let received = Received::default();
+    let engine = listening_engine(bundle, store, OWN, RUN, &received);
     let mut run = engine
         .run("main")
         .run_id(RUN)
@@ -183,6 +206,7 @@ fn play(bundle: &str, store: &MemoryStore) -> Live {
     Live {
         report,
         events: events.collect(),
+        requests: std::mem::take(&mut *received.lock().expect("whole")),
     }
 }
 
@@ -220,6 +244,53 @@ fn is_race(bundle: &str) -> bool {
         .any(|word| bundle.contains(word))
 }
 
+/// Compares the requests that the model of the live run received with those that follow from the journal.
+fn check_requests(own: &Engine, bare: &Engine, received: &[ReceivedRequest]) -> Result<(), TestCaseError> {
+    let listed = block_on(own.view(RUN, None)).expect("is read").requests;
+    let is_received = |id: &str| received.iter().any(|sent| sent.effect_id == id);
+    for request in &listed {
+        let is_answered = request.finish_reason.is_some();
+        // The built-in model of a compression is not the one that listens.
+        let is_its = request.profile_id.as_deref() == Some("main");
+        prop_assert!(
+            !is_answered || !is_its || is_received(&request.effect_id),
+            "{:?}",
+            request
+        );
+    }
+    let read = |engine: &Engine, id: &str| block_on(engine.model_request(RUN, id));
+    for sent in received {
+        let id = &sent.effect_id;
+        prop_assert!(
+            listed.iter().any(|request| request.effect_id == *id),
+            "{} is not listed",
+            id
+        );
+        let shown = read(own, id).map_err(|error| TestCaseError::fail(format!("{id}: {error}")))?;
+        prop_assert_eq!(&shown.request.messages, &sent.request.messages, "{}", id);
+        prop_assert_eq!(&shown.request.parameters, &sent.parameters, "{}", id);
+        let spec = |spec: &ToolSpec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters});
+        let tools: Vec<Value> = sent.tools.iter().map(spec).collect();
+        prop_assert_eq!(&shown.request.tools, &tools, "{}", id);
+        let pinned = shown.pinned.map(|block| (block.inserted_at, block.count));
+        let expected = sent.request.inserted_at.map(|at| (at, sent.request.inserted));
+        prop_assert_eq!(pinned, expected, "{}", id);
+        let previous = shown.prefix.as_ref();
+        let previous = previous.and_then(|prefix| received.iter().find(|before| before.effect_id == prefix.previous));
+        // A request to the built-in model of a compression was not received.
+        if let (Some(prefix), Some(before)) = (shown.prefix, previous) {
+            let before = &before.request.messages;
+            let common = prefix.comparison.same_messages;
+            prop_assert_eq!(&before[..common], &sent.request.messages[..common], "{}", id);
+            let differ = before.get(common) != sent.request.messages.get(common);
+            prop_assert!(differ || common == before.len(), "{}", id);
+        }
+        let elsewhere = read(bare, id).map_err(|error| TestCaseError::fail(format!("bare, {id}: {error}")))?;
+        prop_assert_eq!(&elsewhere.request.messages, &sent.request.messages, "{} elsewhere", id);
+    }
+    Ok(())
+}
+
 fn check(bundle: &str) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let live = play(bundle, &store);
@@ -237,6 +308,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
         let elsewhere = elsewhere.map_err(|error| TestCaseError::fail(format!("bare, step {step}: {error}")))?;
         prop_assert_eq!(shown(&elsewhere, RUN), shown(&view, RUN), "step {} elsewhere", step);
     }
+    check_requests(&own, &bare, &live.requests)?;
     let view = block_on(own.view(RUN, None)).expect("is read");
     prop_assert_eq!(unnamed(&json!(view.report), RUN), live_report.clone(), "at the end");
     prop_assert_eq!(view.events.len(), live.events.len(), "events at the end");
