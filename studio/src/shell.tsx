@@ -68,7 +68,11 @@ function useFocusOnNavigation(place: string) {
   const first = useRef(true);
   useEffect(() => {
     if (first.current) first.current = false;
-    else document.getElementById("main")?.focus({ preventScroll: true });
+    else {
+      const main = document.getElementById("main")!;
+      main.focus({ preventScroll: true });
+      main.scrollTop = 0;
+    }
   }, [place]);
 }
 

@@ -55,7 +55,7 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await card.getByLabel("floor").fill("3");
     await card.getByLabel("shop").check();
     await card.getByRole("button", { name: "Add an item" }).click();
-    await card.getByLabel("Item 1").fill("ring twice");
+    await card.getByLabel("Item 1 (required)").fill("ring twice");
     await card.getByLabel("Your name").fill("Ada");
     await card.getByRole("button", { name: "Answer" }).click();
     await card.waitFor({ state: "detached" });
@@ -235,14 +235,14 @@ describe("access", { skip, concurrency: false }, () => {
     const service = await studio({ token: "secret-of-the-service" });
     try {
       const page = await open(service.url, "#/workflows");
-      await page.getByLabel("Token").fill("wrong");
+      await page.locator("dialog input").fill("wrong");
       await button(page, "Continue").click();
-      await page.getByLabel("Token").fill("secret-of-the-service");
+      await page.locator("dialog input").fill("secret-of-the-service");
       await button(page, "Continue").click();
       await page.getByRole("link", { name: "letter" }).waitFor();
       await page.reload();
       await page.getByRole("link", { name: "letter" }).waitFor();
-      assert.equal(await page.getByLabel("Token").count(), 0);
+      assert.equal(await page.locator("dialog input").count(), 0);
       assert.equal(await page.evaluate(() => localStorage.length), 0);
       await close(page);
     } finally {

@@ -49,28 +49,19 @@ export function lineDiff(left: string, right: string): DiffLine[] {
   return lines;
 }
 
-export interface DiffHunk {
-  /** Equal lines that are folded; empty for a hunk that is shown. */
-  folded: DiffLine[];
-  lines: DiffLine[];
-}
-
-/** Groups a difference into shown lines and folded equal lines: `context` equal lines around each change are shown. */
-export function hunks(lines: DiffLine[], context = 3): DiffHunk[] {
-  const shown = new Uint8Array(lines.length);
+/** Returns the changed lines with `context` equal lines around each, and the number of equal lines omitted before a line. */
+export function excerpt(lines: DiffLine[], context = 3): (DiffLine | number)[] {
+  const found: (DiffLine | number)[] = [];
+  let omitted = 0;
   lines.forEach((line, at) => {
-    if (line.kind !== "same") shown.fill(1, Math.max(0, at - context), at + context + 1);
+    if (lines.slice(Math.max(0, at - context), at + context + 1).every((near) => near.kind === "same")) omitted += 1;
+    else {
+      if (omitted > 0) found.push(omitted);
+      found.push(line);
+      omitted = 0;
+    }
   });
-  const found: DiffHunk[] = [];
-  for (let at = 0; at < lines.length; ) {
-    let end = at;
-    while (end < lines.length && shown[end] === shown[at]) end += 1;
-    const part = lines.slice(at, end);
-    // One folded line needs as much space as the line itself.
-    found.push(shown[at] || part.length === 1 ? { folded: [], lines: part } : { folded: part, lines: [] });
-    at = end;
-  }
-  return found;
+  return omitted > 0 ? [...found, omitted] : found;
 }
 
 export interface FirstDifference {

@@ -5,7 +5,7 @@ import type { Json } from "../types";
 export type Schema = boolean | { [keyword: string]: unknown };
 
 export interface Field {
-  kind: "string" | "number" | "boolean" | "choice" | "list" | "object" | "alternatives" | "json";
+  kind: "string" | "number" | "boolean" | "choice" | "list" | "object" | "json";
   title: string;
   description: string;
   isRequired: boolean;
@@ -17,8 +17,6 @@ export interface Field {
   properties?: { name: string; field: Field }[];
   /** Schema of the elements of a list. */
   items?: Schema;
-  /** Alternatives of `oneOf` or `anyOf`. */
-  alternatives?: Schema[];
   /** Initial value; undefined if the field is initially absent. */
   initial?: Json;
   schema: Schema;
@@ -72,7 +70,6 @@ export function fieldOf(schema: Schema, root: Schema, name = "", isRequired = tr
   else if (type === "boolean") be("boolean", {}, false);
   else if (type === "string") be("string", { format });
   else if (type === "number" || type === "integer") be("number", {});
-  else if (depth < MAX_DEPTH && alternatives?.length) be("alternatives", { alternatives });
   else if (depth < MAX_DEPTH && type === "array") be("list", { items: items ?? true }, []);
   else if (depth < MAX_DEPTH && type === "object" && properties) {
     const fields = Object.entries(properties as Record<string, Schema>).map(([key, one]) => ({

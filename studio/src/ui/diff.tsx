@@ -1,48 +1,35 @@
 // Two texts with their differences: by lines, and side by side at the first differing byte.
 
 import { useMemo, useState } from "preact/hooks";
-import { byteLength, type DiffHunk, firstDifference, hunks, lineDiff } from "../data/diff";
+import { byteLength, excerpt, firstDifference, lineDiff } from "../data/diff";
 import { count, plural } from "./format";
 
 const SIGNS = { same: " ", removed: "−", added: "+" };
 const NAMES = { same: "", removed: "removed: ", added: "added: " };
 
 export function TextDiff({ left, right, label }: { left: string; right: string; label: string }) {
-  const found = useMemo(() => hunks(lineDiff(left, right)), [left, right]);
+  const found = useMemo(() => excerpt(lineDiff(left, right)), [left, right]);
   if (left === right) return <p class="dim">{label}: equal</p>;
   return (
     <div class="diff" role="region" aria-label={label} tabIndex={0}>
-      {found.map((hunk, at) => (
-        <Hunk key={at} hunk={hunk} />
-      ))}
+      {found.map((line, at) =>
+        typeof line === "number" ? (
+          <div key={at} class="line dim">
+            … {plural(line, "equal line")}
+          </div>
+        ) : (
+          <div key={at} class={`line ${line.kind}`}>
+            <span aria-hidden="true">{line.left}</span>
+            <span aria-hidden="true">{line.right}</span>
+            <span aria-hidden="true">{SIGNS[line.kind]}</span>
+            <span class="text">
+              <span class="sr">{NAMES[line.kind]}</span>
+              {line.text}
+            </span>
+          </div>
+        ),
+      )}
     </div>
-  );
-}
-
-function Hunk({ hunk }: { hunk: DiffHunk }) {
-  const [isOpen, setOpen] = useState(false);
-  if (hunk.folded.length > 0 && !isOpen) {
-    return (
-      <button class="fold" onClick={() => setOpen(true)}>
-        {plural(hunk.folded.length, "equal line")}
-      </button>
-    );
-  }
-  const lines = hunk.lines.length > 0 ? hunk.lines : hunk.folded;
-  return (
-    <>
-      {lines.map((line, at) => (
-        <div key={at} class={`line ${line.kind}`}>
-          <span class="number" aria-hidden="true">{line.left ?? ""}</span>
-          <span class="number" aria-hidden="true">{line.right ?? ""}</span>
-          <span class="sign" aria-hidden="true">{SIGNS[line.kind]}</span>
-          <span class="text">
-            <span class="sr">{NAMES[line.kind]}</span>
-            {line.text}
-          </span>
-        </div>
-      ))}
-    </>
   );
 }
 

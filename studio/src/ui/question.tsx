@@ -52,7 +52,7 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
         {question.assignee && <> for {question.assignee}</>}
         {question.askedAt !== undefined && (
           <>
-            , asked <time dateTime={iso(question.askedAt)}>{duration(Math.max(0, now - question.askedAt))} ago</time>
+            , asked <time dateTime={iso(question.askedAt)}>{roughly(now - question.askedAt)} ago</time>
           </>
         )}
       </p>
@@ -68,13 +68,16 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
   );
 }
 
+/** A duration without fractions of seconds. */
+const roughly = (ms: number): string => duration(Math.max(0, Math.ceil(ms / 1000)) * 1000).replace(/^0 ms/, "0 s").replace(/\.\d+ s/, " s");
+
 function Remaining({ question, now }: { question: Interaction; now: number }) {
   const expiry = expiryOf(question);
   if (expiry === undefined) return null;
   const left = expiry - now;
   return (
     <span class={`remaining ${left < 60_000 ? "soon" : ""}`} role="timer">
-      {left > 0 ? `${duration(Math.ceil(left / 1000) * 1000).replace(/\.\d+ s/, " s")} left` : "time is over"}
+      {left > 0 ? `${roughly(left)} left` : "time is over"}
     </span>
   );
 }

@@ -147,7 +147,7 @@ function FieldInput(props: InputProps) {
   const { problems } = useContext(State);
   const id = useId();
   const messages = problems.get(pointer) ?? [];
-  const isGroup = field.kind === "object" || field.kind === "list" || field.kind === "alternatives" || isRadio(field);
+  const isGroup = field.kind === "object" || field.kind === "list" || isRadio(field);
   const about = { id, describedBy: `${id}-about`, isInvalid: messages.length > 0 };
   const title = field.title || (isRoot ? "" : "Value");
   const notes = (
@@ -213,7 +213,6 @@ function GroupInput({ field, value, pointer, onChange, isRoot }: InputProps) {
     );
   }
   if (field.kind === "list") return <ListInput field={field} value={value} pointer={pointer} onChange={onChange} />;
-  if (field.kind === "alternatives") return <AlternativesInput field={field} value={value} pointer={pointer} onChange={onChange} />;
   return <ChoiceInput field={field} value={value} onChange={onChange} />;
 }
 
@@ -266,34 +265,6 @@ function ListInput({ field, value, pointer, onChange }: InputProps) {
   );
 }
 
-function AlternativesInput({ field, value, pointer, onChange }: InputProps) {
-  const { root } = useContext(State);
-  const id = useId();
-  const fits = field.alternatives!.findIndex((one) => value !== undefined && problems(value, one, root).length === 0);
-  const [chosen, setChosen] = useState(Math.max(0, fits));
-  const inner = fieldOf(field.alternatives![chosen]!, root, "", field.isRequired, pointer.split("/").length);
-  return (
-    <>
-      <label for={id}>Form of the value</label>
-      <select
-        id={id}
-        value={chosen}
-        onChange={(event) => {
-          setChosen(Number(event.currentTarget.value));
-          onChange(fieldOf(field.alternatives![Number(event.currentTarget.value)]!, root).initial);
-        }}
-      >
-        {field.alternatives!.map((one, at) => (
-          <option key={at} value={at}>
-            {fieldOf(one, root).title || (typeof one === "object" && typeof one.type === "string" ? one.type : `form ${at + 1}`)}
-          </option>
-        ))}
-      </select>
-      <FieldInput key={chosen} field={inner} value={value} pointer={pointer} onChange={onChange} />
-    </>
-  );
-}
-
 interface SimpleProps extends InputProps {
   id: string;
   describedBy: string;
@@ -325,52 +296,25 @@ function SimpleInput({ field, value, onChange, id, describedBy, isInvalid, title
       </select>
     );
   }
-  if (field.kind === "number") return <NumberInput common={common} value={value} onChange={onChange} />;
   if (field.kind === "string") {
     const change = (text: string) => onChange(text === "" && !field.isRequired ? undefined : text);
     const type = INPUT_TYPES[field.format ?? ""];
-    const given = typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
+    const given = typeof value === "string" ? value : textOf(value);
     if (type) return <input {...common} type={type as "email"} value={given} onInput={(event) => change(event.currentTarget.value)} />;
-    const isLong = given.includes("\n") || given.length > 80;
-    return <textarea {...common} rows={isLong ? 4 : 1} value={given} onInput={(event) => change(event.currentTarget.value)} />;
+    return <textarea {...common} rows={given.includes("\n") || given.length > 80 ? 4 : 1} value={given} onInput={(event) => change(event.currentTarget.value)} />;
   }
-  return <ValueInput common={common} value={value} onChange={onChange} />;
+  return <ParsedInput common={common} isNumber={field.kind === "number"} value={value} onChange={onChange} />;
 }
 
-type Common = { [attribute: string]: string | boolean };
-
-function NumberInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: (value: Json | undefined) => void }) {
-  const [text, setText] = useState(value === undefined || value === null ? "" : String(value));
-  return (
-    <input
-      type="text"
-      inputMode="decimal"
-      {...common}
-      value={text}
-      onInput={(event) => {
-        setText(event.currentTarget.value);
-        onChange(numberFrom(event.currentTarget.value));
-      }}
-    />
-  );
-}
-
-/** A value of any type: JSON text, or a plain text if it is no JSON. */
-function ValueInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: (value: Json | undefined) => void }) {
+/** A number, or JSON of any type. A text that is neither stays a text, which is then reported where a text does not fit. */
+function ParsedInput({ common, isNumber, value, onChange }: { common: object; isNumber: boolean; value: Json | undefined; onChange: (value: Json | undefined) => void }) {
   const [text, setText] = useState(() => textOf(value));
-  return (
-    <textarea
-      {...common}
-      class="code"
-      spellcheck={false}
-      rows={Math.min(12, Math.max(2, text.split("\n").length))}
-      value={text}
-      onInput={(event) => {
-        const input = event.currentTarget.value;
-        setText(input);
-        const parsed = parseJson(input);
-        onChange(input.trim() === "" ? undefined : "value" in parsed ? parsed.value : input);
-      }}
-    />
-  );
+  const change = (event: { currentTarget: { value: string } }) => {
+    const input = event.currentTarget.value;
+    const parsed = parseJson(input);
+    setText(input);
+    onChange(isNumber ? numberFrom(input) : input.trim() === "" ? undefined : "value" in parsed ? parsed.value : input);
+  };
+  if (isNumber) return <input {...common} inputMode="decimal" value={text} onInput={change} />;
+  return <textarea {...common} class="code" spellcheck={false} rows={Math.min(12, Math.max(2, text.split("\n").length))} value={text} onInput={change} />;
 }

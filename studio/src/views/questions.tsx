@@ -19,7 +19,7 @@ export function Questions() {
   return (
     <div class="view questions">
       <h1>Questions</h1>
-      <p role="status" class={notice ? "notice" : ""}>
+      <p role="status" class="notice">
         {notice}
       </p>
       <Loaded resource={resource}>

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./load.mjs";
 
-const { lineDiff, hunks, firstDifference } = await load("data/diff.ts");
+const { excerpt, lineDiff, firstDifference } = await load("data/diff.ts");
 const signs = { same: " ", removed: "-", added: "+" };
 const shown = (left, right) => lineDiff(left, right).map(({ kind, text }) => signs[kind] + text).join("|");
 
@@ -41,11 +41,11 @@ test("a large difference ends in bounded time", () => {
   assert.equal(lineDiff(lines("a"), lines("b")).length, 40_000);
 });
 
-test("equal lines far from a change are folded", () => {
+test("equal lines far from a change are omitted", () => {
   const left = Array.from({ length: 20 }, (_, at) => `line ${at}`);
   const right = left.with(10, "changed");
-  const found = hunks(lineDiff(left.join("\n"), right.join("\n")), 2);
-  assert.deepEqual(found.map((hunk) => [hunk.folded.length, hunk.lines.length]), [[8, 0], [0, 6], [7, 0]]);
+  const found = excerpt(lineDiff(left.join("\n"), right.join("\n")), 2);
+  assert.deepEqual(found.map((line) => (typeof line === "number" ? line : line.text)), [8, "line 8", "line 9", "line 10", "changed", "line 11", "line 12", 7]);
 });
 
 test("the first difference is counted in bytes of UTF-8 and lies between characters", () => {
