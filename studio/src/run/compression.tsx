@@ -50,12 +50,12 @@ function Opened({ removed, written }: { removed: MessageItem[]; written: Message
       <Summary judged={judged} />
       <div class="columns">
         <section aria-label="Removed messages">
-          <h3>
+          <h2>
             {plural(removed.length, "removed message")}{" "}
             <label class="choice">
               <input type="checkbox" checked={isOnlyLost} onChange={(event) => setOnlyLost(event.currentTarget.checked)} /> only with lost facts
             </label>
-          </h3>
+          </h2>
           {listed.slice(0, shown).map(({ item, lost }, at) => (
             <MessageCard key={at} item={item} calls={[]} note={lost.length > 0 && <span class="badge lost">{plural(lost.length, "lost fact")}</span>}>
               <div class="text">
@@ -72,7 +72,7 @@ function Opened({ removed, written }: { removed: MessageItem[]; written: Message
           )}
         </section>
         <section aria-label="Written by the compression" class="written">
-          <h3>{written.length === 1 ? "The summary" : plural(written.length, "written message")}</h3>
+          <h2>{written.length === 1 ? "The summary" : plural(written.length, "written message")}</h2>
           {written.length === 0 && <p class="dim">The compression wrote nothing: the messages were only removed.</p>}
           {written.map((item, at) => (
             <MessageCard key={at} item={item} />

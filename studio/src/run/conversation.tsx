@@ -135,7 +135,7 @@ function Items({ run, thread }: { run: OpenRun; thread: ThreadConversation }) {
   const pinnedBefore = positionOfPinned(all, thread.lastRequest);
   const newest = run.cursor.position.value;
   return (
-    <div class="messages" role="feed" aria-label={`Messages of ${thread.threadId}`}>
+    <div class="messages" role="region" aria-label={`Messages of ${thread.threadId}`}>
       {start > 0 && (
         <button class="fold" onClick={() => setFrom(Math.max(0, start - PAGE))}>
           {plural(start, "earlier message")} {all[start - 1]!.item.kind === "message" && "(initial or inherited)"}

@@ -39,7 +39,7 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
   return (
     <article class="card question" aria-labelledby={id}>
       <header>
-        <h3 id={id}>{question.question}</h3>
+        <h2 id={id}>{question.question}</h2>
         <Remaining question={question} now={now} />
       </header>
       <p class="dim">

@@ -198,7 +198,7 @@ function Nodes({ left, right }: { left: OpenRun; right: OpenRun }) {
   const change = (one: number, other: number, format: (value: number) => string) => (one === other ? "=" : `${other > one ? "+" : "−"}${format(Math.abs(other - one))}`);
   return (
     <Table
-      label="Tokens and time by node"
+      label="Table of nodes"
       columns={["Node", "Output", "#Time, first", "#Time, second", "#Change of time", "#Tokens, first", "#Tokens, second", "#Change of tokens"]}
       rows={names.slice(0, 500).map((name) => {
         const [one, two] = [a.get(name), b.get(name)];
