@@ -1,10 +1,11 @@
 // The graph of a run: the drawing of each workflow that took part, with what happened up to the cursor.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { DrawingEdge, DrawingNode } from "../types";
 import { duration, plural } from "../ui/format";
 import { useKeys } from "../ui/keys";
 import { look } from "../ui/status";
+import { useSize, useWheel } from "../ui/surface";
 import { widthOf } from "../ui/text-width";
 import { joinShort } from "./digest";
 import { statusAt, type Thread } from "./model";
@@ -42,22 +43,13 @@ export function Graph({ run }: { run: OpenRun }) {
 
 function Canvas({ run, layout, taken }: { run: OpenRun; layout: Layout; taken: Map<string, number> }) {
   const box = useRef<SVGSVGElement>(null);
-  const [size, setSize] = useState({ width: 800, height: 500 });
+  const size = useSize(box);
   const [view, setView] = useState<View | undefined>(undefined);
   const drag = useRef<{ x: number; y: number; from: View; moved: boolean } | undefined>(undefined);
   const { cursor, model } = run;
   const sequence = cursor.position.value;
   const selected = cursor.node.value;
   const workflow = cursor.workflowShown();
-
-  useLayoutEffect(() => {
-    const element = box.current!;
-    const measure = () => setSize({ width: element.clientWidth || 800, height: element.clientHeight || 500 });
-    measure();
-    const resized = new ResizeObserver(measure);
-    resized.observe(element);
-    return () => resized.disconnect();
-  }, []);
 
   const fit = (all: boolean): View => {
     const whole = Math.min(1, (size.width - 40) / layout.width, (size.height - 40) / layout.height);
@@ -93,21 +85,11 @@ function Canvas({ run, layout, taken }: { run: OpenRun; layout: Layout; taken: M
     [shown.k, shown.x, shown.y, size.width, size.height, layout],
   );
 
-  const wheel = (event: WheelEvent) => {
+  useWheel(box, (event, x, y) => {
     event.preventDefault();
-    const area = box.current!.getBoundingClientRect();
-    if (event.ctrlKey || event.metaKey) zoom(Math.exp(-event.deltaY / 200), event.clientX - area.left, event.clientY - area.top);
+    if (event.ctrlKey || event.metaKey) zoom(Math.exp(-event.deltaY / 200), x, y);
     else setView({ ...shown, x: shown.x - (event.shiftKey ? event.deltaY : event.deltaX), y: shown.y - (event.shiftKey ? 0 : event.deltaY) });
-  };
-  // Preact registers wheel listeners as passive; the page must not scroll or zoom.
-  const wheelNow = useRef(wheel);
-  wheelNow.current = wheel;
-  useEffect(() => {
-    const element = box.current!;
-    const listen = (event: WheelEvent) => wheelNow.current(event);
-    element.addEventListener("wheel", listen, { passive: false });
-    return () => element.removeEventListener("wheel", listen);
-  }, []);
+  });
 
   const down = (event: PointerEvent) => {
     if (event.button === 0) drag.current = { x: event.clientX, y: event.clientY, from: shown, moved: false };
@@ -225,7 +207,7 @@ function SheetDrawing({ run, sheet, sequence, taken, isFirst, focusFirst, visibl
   const counts = rootCounts(sheet, sequence);
   const total = Object.values(counts).reduce((a, b) => a + b, 0);
   const title = root !== undefined ? `${sheet.workflow}, ${chosen?.path ?? root}` : sheet.workflow;
-  const inView = (x: number, y: number, width: number, height: number) =>
+  const inView = ({ x, y, width, height }: Area) =>
     !visible || (sheet.x + x + width > visible.left && sheet.x + x < visible.right && sheet.y + TITLE + y + height > visible.top && sheet.y + TITLE + y < visible.bottom);
   return (
     <g transform={`translate(${sheet.x} ${sheet.y})`}>
@@ -235,19 +217,17 @@ function SheetDrawing({ run, sheet, sequence, taken, isFirst, focusFirst, visibl
       </text>
       <g transform={`translate(0 ${TITLE})`}>
         {drawing.lanes.map((lane) =>
-          inView(lane.x, lane.y, lane.width, lane.height) ? <Lane key={`${lane.fork}/${lane.pathId}`} run={run} sheet={sheet} lane={lane} sequence={sequence} root={root} /> : null,
+          inView(lane) ? <Lane key={`${lane.fork}/${lane.pathId}`} run={run} sheet={sheet} lane={lane} sequence={sequence} root={root} /> : null,
         )}
         {drawing.edges.map((edge, i) => {
-          const xs = edge.points.map((point) => point[0]);
-          const ys = edge.points.map((point) => point[1]);
-          const left = Math.min(...xs);
-          const top = Math.min(...ys);
-          if (!inView(left, top, Math.max(...xs) - left, Math.max(...ys) - top)) return null;
+          const [from, to] = [edge.points[0]!, edge.points.at(-1)!];
+          const [x, y] = [Math.min(from[0], to[0]), Math.min(from[1], to[1])];
+          if (!inView({ x, y, width: Math.abs(from[0] - to[0]), height: Math.abs(from[1] - to[1]) })) return null;
           const first = taken.get(`${sheet.workflow}\n${edge.from}\n${edge.to}`);
           return <Edge key={i} edge={edge} taken={first !== undefined && first <= sequence} />;
         })}
         {drawing.nodes.map((node, i) =>
-          inView(node.x, node.y, node.width, node.height) ? (
+          inView(node) ? (
             <Box key={node.id} run={run} workflow={sheet.workflow} node={node} sequence={sequence} root={root} selected={node.id === selected} focusable={node.id === selected || (focusFirst && i === 0)} />
           ) : null,
         )}
@@ -261,37 +241,25 @@ const countText = (counts: { [status: string]: number }): string =>
     .map(([status, n]) => `${n} ${look(status).symbol}`)
     .join("  ");
 
-function pathOf(points: [number, number][]): string {
-  // Rounded corners show which way a line turns where two lines meet.
-  let d = `M${points[0]![0]} ${points[0]![1]}`;
-  for (let i = 1; i < points.length; i++) {
-    const [x, y] = points[i]!;
-    const next = points[i + 1];
-    if (!next) {
-      d += `L${x} ${y}`;
-      continue;
-    }
-    const before = points[i - 1]!;
-    const r = Math.min(6, Math.hypot(x - before[0], y - before[1]) / 2, Math.hypot(next[0] - x, next[1] - y) / 2);
-    const towards = (from: [number, number]) => {
-      const length = Math.hypot(from[0] - x, from[1] - y) || 1;
-      return `${x + ((from[0] - x) * r) / length} ${y + ((from[1] - y) * r) / length}`;
-    };
-    d += `L${towards(before)}Q${x} ${y} ${towards(next)}`;
-  }
-  return d;
-}
-
 function Edge({ edge, taken }: { edge: DrawingEdge; taken: boolean }) {
   const label = edge.label;
   return (
     <g class={`edge ${edge.kind} ${taken ? "taken" : ""}`}>
-      <path d={pathOf(edge.points)} marker-end={`url(#${taken ? (edge.kind === "error" ? "arrow-bad" : "arrow-taken") : "arrow"})`} />
+      <path d={`M${edge.points.join("L")}`} marker-end={`url(#${taken ? (edge.kind === "error" ? "arrow-bad" : "arrow-taken") : "arrow"})`} />
       {label && (label.lines ?? [{ text: label.text, x: label.x, y: label.y + label.height - 4 }]).map((line, i) => <Text key={i} line={line} />)}
       {label?.text && <title>{label.text}</title>}
     </g>
   );
 }
+
+interface Area {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+const Rect = ({ of, name, by = 0 }: { of: Area; name?: string; by?: number }) => <rect class={name} x={of.x + by} y={of.y + by} width={of.width} height={of.height} rx={6} />;
 
 function Text({ line, className }: { line: { text: string; x: number; y: number; width?: number; bold?: boolean }; className?: string }) {
   return (
@@ -315,8 +283,8 @@ function Lane({ run, sheet, lane, sequence, root }: { run: OpenRun; sheet: Sheet
   const state = !branch ? "" : status === "CANCELLED" ? `${symbol} ${word} +${duration(branch.endAt! - model.startAt)}` : ended ? `${symbol} ${duration(branch.endAt! - branch.startAt)}` : `${symbol} ${word}`;
   return (
     <g class={`lane ${tone} ${status === "CANCELLED" ? "cancelled" : ""}`}>
-      <rect x={lane.x} y={lane.y} width={lane.width} height={lane.height} rx={6} />
-      {status === "CANCELLED" && <rect class="stripes" x={lane.x} y={lane.y} width={lane.width} height={lane.height} rx={6} />}
+      <Rect of={lane} />
+      {status === "CANCELLED" && <Rect of={lane} name="stripes" />}
       <Text line={text} className="lane-label" />
       {state && (
         <text class="lane-state" x={lane.x + lane.width - 8} y={lane.y + lane.height - 7} text-anchor="end">
@@ -363,7 +331,7 @@ function Box({ run, workflow, node, sequence, root, selected, focusable }: BoxPr
   if (!isNode(node))
     return (
       <g class="node outer">
-        <rect x={node.x} y={node.y} width={node.width} height={node.height} rx={6} />
+        <Rect of={node} />
         {node.lines.map((line, i) => <Text key={i} line={line} />)}
         <title>{node.title ?? node.id}</title>
       </g>
@@ -390,9 +358,9 @@ function Box({ run, workflow, node, sequence, root, selected, focusable }: BoxPr
         select();
       }}
     >
-      {isStack && <rect class="behind" x={node.x + 7} y={node.y + 7} width={node.width} height={node.height} rx={6} />}
-      {isStack && <rect class="behind" x={node.x + 3.5} y={node.y + 3.5} width={node.width} height={node.height} rx={6} />}
-      <rect class="box" x={node.x} y={node.y} width={node.width} height={node.height} rx={6} />
+      {isStack && <Rect of={node} name="behind" by={7} />}
+      {isStack && <Rect of={node} name="behind" by={3.5} />}
+      <Rect of={node} name="box" />
       {node.lines.map((line, i) => <Text key={i} line={line} />)}
       {state.status !== "PENDING" && (
         <g class="badge">

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { duration } from "../ui/format";
 import { useKeys } from "../ui/keys";
 import { useNow } from "../ui/now";
+import { useSize, useWheel } from "../ui/surface";
 import type { OpenRun } from "./open";
 import { TimeScale } from "./time-scale";
 import "./timeline.css";
@@ -34,7 +35,7 @@ export function Timeline({ run }: { run: OpenRun }) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const hits = useRef<Hit[]>([]);
-  const [size, setSize] = useState({ width: 800, height: 400 });
+  const size = useSize(box);
   const [top, setTop] = useState(0);
   const [hover, setHover] = useState<{ x: number; y: number; hit?: Hit } | undefined>(undefined);
   const [select, setSelect] = useState<[number, number] | undefined>(undefined);
@@ -62,19 +63,11 @@ export function Timeline({ run }: { run: OpenRun }) {
     select,
   };
 
-  useLayoutEffect(() => {
-    const element = box.current!;
-    const measure = () => setSize({ width: element.clientWidth, height: element.clientHeight });
-    measure();
-    const resized = new ResizeObserver(measure);
-    resized.observe(element);
+  useEffect(() => {
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const redraw = () => setSize((old) => ({ ...old }));
+    const redraw = () => setHover(undefined);
     dark.addEventListener("change", redraw);
-    return () => {
-      resized.disconnect();
-      dark.removeEventListener("change", redraw);
-    };
+    return () => dark.removeEventListener("change", redraw);
   }, []);
 
   useLayoutEffect(() => {
@@ -110,22 +103,13 @@ export function Timeline({ run }: { run: OpenRun }) {
     const by = Math.min(full[1] - to, Math.max(-from, (to - from) * share));
     setRange([from + by, to + by]);
   };
-  const wheel = (event: WheelEvent) => {
+  useWheel(box, (event, x) => {
     const across = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
     if (!event.ctrlKey && !event.metaKey && !across) return;
     event.preventDefault();
-    const x = event.clientX - box.current!.getBoundingClientRect().left;
     if (event.ctrlKey || event.metaKey) zoom(Math.exp(event.deltaY / 200), x);
     else pan((event.deltaX || event.deltaY) / size.width);
-  };
-  const wheelNow = useRef(wheel);
-  wheelNow.current = wheel;
-  useEffect(() => {
-    const element = box.current!;
-    const listen = (event: WheelEvent) => wheelNow.current(event);
-    element.addEventListener("wheel", listen, { passive: false });
-    return () => element.removeEventListener("wheel", listen);
-  }, []);
+  });
 
   const place = (event: PointerEvent) => {
     const area = box.current!.getBoundingClientRect();
