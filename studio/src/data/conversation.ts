@@ -83,15 +83,17 @@ interface Building extends ThreadConversation {
 /**
  * Computes the conversation of every thread that has one.
  *
- * `initial` are the messages with which the main thread started: they are not among the events, and the report has them.
+ * `initial` are the messages with which the main thread started: they are not among the events, and the report has them. `from` is the
+ * number of messages before them, which belong to earlier runs of the session.
  * `threads` has the parents of threads; the conversation of a branch starts with that of its parent.
  */
 export function conversations(
   events: Iterable<RunEvent>,
   initial: Message[],
   threads: ThreadOrigin[],
+  from = 0,
 ): Map<string, ThreadConversation> {
-  const fold = new Fold(initial, threads);
+  const fold = new Fold(initial, threads, from);
   for (const event of events) fold.apply(event);
   return fold.finished();
 }
@@ -107,11 +109,16 @@ export function initialLength(events: Iterable<RunEvent>, mainThreadId: string, 
 class Fold {
   private readonly threads = new Map<string, Building>();
   private readonly parents: Map<string, string | undefined>;
-  private readonly initial: MessageItem[];
+  private readonly initial: ConversationItem[];
   private lastForked = "";
 
-  constructor(initial: Message[], threads: ThreadOrigin[]) {
-    this.initial = initial.map((message, index) => ({ kind: "message", message, index, inherited: true }));
+  constructor(
+    initial: Message[],
+    threads: ThreadOrigin[],
+    private readonly from: number,
+  ) {
+    this.initial = initial.map((message, at) => ({ kind: "message", message, index: from + at, inherited: true }));
+    if (from > 0) this.initial.unshift({ kind: "gap", count: from });
     this.parents = new Map(threads.map((thread) => [thread.threadId, thread.parentId]));
   }
 
@@ -163,7 +170,8 @@ class Fold {
     const parent = parentId === undefined ? undefined : this.threads.get(parentId);
     const inherits = event.kind === "branch" && parent;
     const items = isFirst ? [...this.initial] : inherits ? inheritedItems(parent.items) : [];
-    const length = isFirst ? this.initial.length : inherits ? parent.length : 0;
+    const ownLength = this.from + this.initial.filter((item) => item.kind === "message").length;
+    const length = isFirst ? ownLength : inherits ? parent.length : 0;
     const inherited = isFirst ? 0 : items.length;
     const thread: Building = { threadId, items, length, inherited, forkPathIds: [], isUsed: isFirst && length > 0 };
     if (parentId !== undefined) thread.parentId = parentId;

@@ -15,15 +15,15 @@ import {
 } from "../data/conversation";
 import { type ConversationFormat, converted, curl } from "../data/convert";
 import { href } from "../router";
-import type { Message, RequestDetail, RunEvent } from "../types";
+import type { RequestDetail, RunEvent } from "../types";
 import { count, iso, percent, plural, time } from "../ui/format";
 import { CacheBar, Meter } from "../ui/meter";
-import { useResource } from "../ui/resource";
 import { CopyButton, save } from "../ui/clipboard";
 import { requestAt } from "./calls";
 import { Compression } from "./compression";
-import { MessageCard, MessageList } from "./messages";
+import { MessageCard } from "./messages";
 import type { OpenRun } from "./open";
+import { PinnedMessages } from "./pinned";
 
 const RELEVANT = new Set([
   "THREAD_STARTED",
@@ -41,17 +41,17 @@ const isRelevant = (event: RunEvent) => RELEVANT.has(event.type) || (event.type 
 function useConversations(run: OpenRun): Map<string, ThreadConversation> {
   const version = run.version.value;
   const position = run.cursor.position.value;
-  const messages = run.report.value?.conversation?.messages;
+  const { messages, from = 0 } = run.report.value?.conversation ?? {};
   const events = useMemo(() => run.model.events.filter(isRelevant), [run, version]);
   const initial = useMemo(() => {
     const main = run.model.threadList[0]?.id;
-    return main && messages ? messages.slice(0, initialLength(events, main, messages.length)) : [];
-  }, [events, messages]);
+    return main && messages ? messages.slice(0, Math.max(0, initialLength(events, main, from + messages.length) - from)) : [];
+  }, [events, messages, from]);
   return useMemo(() => {
     const until = events.filter((event) => event.sequence <= position);
     const parents = run.model.threadList.map((thread) => ({ threadId: thread.id, parentId: thread.parent }));
-    return conversations(until, initial, parents);
-  }, [events, initial, position]);
+    return conversations(until, initial, parents, from);
+  }, [events, initial, from, position]);
 }
 
 export function Conversation({ run }: { run: OpenRun }) {
@@ -169,17 +169,12 @@ function positionOfPinned(all: Row[], request: RequestMark | undefined): number 
 }
 
 function Pinned({ run, thread }: { run: OpenRun; thread: ThreadConversation }) {
-  const item = requestAt(run, thread.threadId, thread.lastRequest!.sequence);
-  const detail = useResource<RequestDetail>(item && run.path(`/requests/${encodeURIComponent(item.effectId)}`)).data.value;
-  const pinned = detail?.pinned;
-  const messages: Message[] = pinned ? detail.request.messages.slice(pinned.insertedAt, pinned.insertedAt + pinned.count) : [];
   return (
     <details class="pinned">
       <summary>
         <span aria-hidden="true">📌 </span>Pinned context, inserted here into the last request
-        {pinned && <span class="dim"> ({plural(pinned.count, "message")})</span>}
       </summary>
-      {messages.length > 0 ? <MessageList messages={messages} /> : <p class="dim">The request is not available from the service.</p>}
+      <PinnedMessages run={run} item={requestAt(run, thread.threadId, thread.lastRequest!.sequence)} />
     </details>
   );
 }

@@ -10,12 +10,12 @@ import { Panel } from "../ui/panel";
 import { QuestionCard } from "../ui/question";
 import { useResource } from "../ui/resource";
 import { Status } from "../ui/status";
-import type { Interaction, Json, JsonObject, Report, RequestDetail } from "../types";
+import type { Interaction, Json, JsonObject, Report } from "../types";
 import { Actions } from "./actions";
 import { pairs } from "./calls";
-import { MessageList } from "./messages";
 import { statusAt, type Visit } from "./model";
 import type { OpenRun } from "./open";
+import { PinnedMessages } from "./pinned";
 
 export function State({ run }: { run: OpenRun }) {
   void run.version.value;
@@ -168,20 +168,9 @@ function PinnedSections({ run }: { run: OpenRun }) {
     const calls = pairs(run);
     return items?.filter((item) => (calls.get(item.effectId)?.start ?? Infinity) <= position && calls.get(item.effectId)?.pinnedAt !== undefined).at(-1);
   }, [items, position]);
-  const detail = useResource<RequestDetail>(last && run.path(`/requests/${encodeURIComponent(last.effectId)}`)).data.value;
-  const pinned = last ? detail?.pinned : undefined;
   return (
     <Panel title="Pinned context">
-      {pinned && detail ? (
-        <>
-          <p class="dim">
-            {plural(pinned.count, "section")} in the request of {detail.nodeId}, before message {pinned.insertedAt}.
-          </p>
-          <MessageList messages={detail.request.messages.slice(pinned.insertedAt, pinned.insertedAt + pinned.count)} />
-        </>
-      ) : (
-        <p class="dim">No request at this position has a pinned context.</p>
-      )}
+      <PinnedMessages run={run} item={last} />
     </Panel>
   );
 }

@@ -1,7 +1,7 @@
 // Compare: two runs side by side: the first differing step, graphs, outputs, and tokens and time by node.
 
 import { useEffect, useMemo } from "preact/hooks";
-import { href, route, go } from "../router";
+import { href, route } from "../router";
 import type { Diff, Report, Step } from "../types";
 import { count, duration, plural, pretty, time } from "../ui/format";
 import { TextDiff } from "../ui/diff";
@@ -11,33 +11,6 @@ import { Status } from "../ui/status";
 import { OpenRun } from "../run/open";
 import { Graph } from "../run/graph";
 
-export function CompareChoice() {
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget as HTMLFormElement);
-    go(href(["compare", String(data.get("a")).trim(), String(data.get("b")).trim()]));
-  };
-  return (
-    <div class="view">
-      <h1>Compare</h1>
-      <p>
-        Choose two runs, or select two in the list of <a href={href(["runs"])}>runs</a>. A fork opens its comparison with the run that it continues.
-      </p>
-      <form class="filters" onSubmit={submit}>
-        <label>
-          First run
-          <input name="a" required />
-        </label>
-        <label>
-          Second run
-          <input name="b" required />
-        </label>
-        <button class="primary">Compare</button>
-      </form>
-    </div>
-  );
-}
-
 function useRun(id: string): OpenRun {
   const run = useMemo(() => new OpenRun(id), [id]);
   useEffect(() => () => run.close(), [run]);
@@ -46,7 +19,13 @@ function useRun(id: string): OpenRun {
 
 export function Compare() {
   const [a = "", b = ""] = route.value.args;
-  if (!b) return <CompareChoice />;
+  if (!b) {
+    return (
+      <p class="empty">
+        Select two runs in the <a href={href(["runs"])}>list of runs</a>, or fork a run.
+      </p>
+    );
+  }
   return <Both key={`${a}/${b}`} a={a} b={b} />;
 }
 

@@ -101,6 +101,13 @@ test("missing events are a gap", () => {
   assert.deepEqual(said(conversations(events.list, first, []).get("r.0")), ["s", "u", "gap 3", "late"]);
 });
 
+test("messages of earlier runs of the session are a gap before the run's own", () => {
+  const events = new Events().add("r.0", "THREAD_STARTED", { kind: "main" }).message("r.0", 4, "a");
+  const thread = conversations(events.list, [], [], 4).get("r.0");
+  assert.deepEqual(said(thread), ["gap 4", "a"]);
+  assert.equal(thread.length, 5);
+});
+
 test("results of tools are folded into their calls, also for repeated ids", () => {
   const call = (id) => ({ role: "assistant", content: "", toolCalls: [{ id, name: "t", arguments: {} }] });
   const result = (toolCallId, content) => ({ role: "tool", toolCallId, content });
