@@ -1,7 +1,7 @@
 // Access to the service's API. The base is `../v1` relative to the page, so that the service can be nested under any path. In an
 // exported page, answers come from the data in the page.
 
-import { signal } from "@preact/signals-core";
+import { signal } from "./reactive";
 import type { Info, RunEvent } from "./types";
 
 /** An error of the API: `application/problem+json`, or a failed connection with the code `OFFLINE`. */

@@ -1,6 +1,6 @@
 // Hash routes: `#/runs/ID/graph?step=3` is the view `runs` with the arguments `ID`, `graph` and the query `step=3`.
 
-import { computed, signal } from "@preact/signals-core";
+import { computed, signal } from "./reactive";
 
 export interface Route {
   view: string;

@@ -3,7 +3,7 @@
 // This is what `@preact/signals` does with private hooks of Preact, in 1 kB less of the page's 60. build.mjs sends every function that
 // JSX names through `h` below.
 
-import { effect } from "@preact/signals-core";
+import { effect } from "./reactive";
 import { type ComponentType, Fragment, h as create, type VNode } from "preact";
 import { useEffect, useReducer, useRef } from "preact/hooks";
 

@@ -1,7 +1,7 @@
 // The shared cursor of a run: a position in its events, and the selected node and thread. Every pane shows the run at the cursor and
 // moves it.
 
-import { batch, computed, signal } from "@preact/signals-core";
+import { batch, computed, signal } from "../reactive";
 import type { OpenRun } from "./open";
 
 export class Cursor {

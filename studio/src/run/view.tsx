@@ -1,6 +1,6 @@
 // A run: the strip with its outcome, the scrubber, and the panes.
 
-import { effect, signal } from "@preact/signals-core";
+import { effect, signal } from "../reactive";
 import { useEffect, useMemo } from "preact/hooks";
 import { go, route, setQuery } from "../router";
 import { ProblemBox } from "../ui/resource";

@@ -1,6 +1,6 @@
 // Keyboard shortcuts. A view registers its own while it is shown; the help lists all that are active.
 
-import { signal } from "@preact/signals-core";
+import { signal } from "../reactive";
 import { useEffect } from "preact/hooks";
 
 export interface Key {

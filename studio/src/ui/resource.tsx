@@ -1,6 +1,6 @@
 // A value of the API in a component: loading, failed or there.
 
-import { type Signal, signal } from "@preact/signals-core";
+import { type Signal, signal } from "../reactive";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { get, Problem, tokenVersion } from "../api";

@@ -1,6 +1,6 @@
 // The list of runs: live, filtered by the address, in pages of 100.
 
-import { signal } from "@preact/signals-core";
+import { signal } from "../reactive";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { canChange, get, type Problem, post, query, stream, tokenVersion } from "../api";
 import { go, href, route, setQuery } from "../router";
