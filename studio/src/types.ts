@@ -277,7 +277,7 @@ export interface SessionItem {
 export interface RecentMetrics {
   intervalMs: number;
   from: number;
-  series: { name: string; labels: { [label: string]: string }; unit?: string; points: (number | null)[] }[];
+  series: { name: string; kind?: "counter" | "gauge"; labels: { [label: string]: string }; unit?: string; points: (number | null)[] }[];
 }
 
 /** An event of a run (docs/reference/events.md); the fields depend on its type. */

@@ -10,54 +10,48 @@ export interface Line {
 export interface Chart {
   name: string;
   title: string;
-  /** Unit of the points: that of the metric, or `per second` for a counter. */
-  unit?: string;
+  /** Unit of the points; `/s` for the rate of a counter. */
+  unit: string;
   lines: Line[];
-  /** True if the lines are parts of a whole. */
-  isSum: boolean;
 }
 
+type Points = (number | null)[];
+
 /** Returns the last known point. */
-export function lastOf(points: (number | null)[]): number | undefined {
-  return points.findLast((point) => point !== null) ?? undefined;
-}
+export const lastOf = (points: Points): number | undefined => points.findLast((point) => point !== null) ?? undefined;
 
 /** Most lines of a chart; the smallest further ones are omitted. */
 const MAX_LINES = 24;
 
-/** Groups the series. A counter (`_total`) becomes its rate per second; buckets of histograms are omitted. */
+/** Groups the series. A counter becomes its rate per second, and a histogram (its sum and count) the mean of its values. */
 export function chartsOf({ series, intervalMs }: RecentMetrics): Chart[] {
   const charts = new Map<string, Chart>();
   for (const one of series) {
-    if (one.name.endsWith("_bucket")) continue;
-    const isCounter = /_(total|sum|count)$/.test(one.name);
-    const chart = charts.get(one.name) ?? newChart(one.name, isCounter, one.unit);
-    charts.set(one.name, chart);
-    const label = Object.entries(one.labels).map(([name, value]) => (Object.keys(one.labels).length === 1 ? value : `${name}=${value}`)).join(", ");
-    chart.lines.push({ label, points: isCounter ? rates(one.points, intervalMs) : one.points });
+    const { name, labels } = one;
+    const base = name.replace(/_(sum|count)$/, "");
+    const other = series.find((two) => two.name === `${base}_count` && JSON.stringify(two.labels) === JSON.stringify(labels));
+    const isMean = name === `${base}_sum` && other;
+    if (name === `${base}_count` && series.some((two) => two.name === `${base}_sum`)) continue;
+    const isCounter = one.kind === "counter" || /_total$/.test(name);
+    const title = base.replace(/^pirn_|_total$/g, "").replaceAll("_", " ");
+    const kind = isMean ? ", mean" : isCounter ? " per second" : "";
+    const chart = charts.get(base) ?? { name: base, title: title + kind, unit: isCounter && !isMean ? "/s" : (one.unit ?? ""), lines: [] };
+    charts.set(base, chart);
+    const points = isMean ? quotients(increases(one.points), increases(other.points)) : isCounter ? increases(one.points).map((by) => by && (by * 1000) / intervalMs) : one.points;
+    chart.lines.push({ label: Object.values(labels).join(", "), points });
   }
-  const found = [...charts.values()];
-  for (const chart of found) {
-    chart.lines.sort((a, b) => (lastOf(b.points) ?? 0) - (lastOf(a.points) ?? 0));
-    chart.lines.splice(MAX_LINES);
+  for (const { lines } of charts.values()) {
+    lines.sort((a, b) => (lastOf(b.points) ?? 0) - (lastOf(a.points) ?? 0));
+    lines.splice(MAX_LINES);
   }
-  return found;
+  return [...charts.values()];
 }
 
-function newChart(name: string, isCounter: boolean, unit: string | undefined): Chart {
-  const title = name.replace(/^pirn_/, "").replace(/_total$/, "").replaceAll("_", " ");
-  const chart: Chart = { name, title: isCounter ? `${title} per second` : title, lines: [], isSum: isCounter || !unit };
-  const known = unit ?? (/_seconds/.test(name) ? "seconds" : /_bytes/.test(name) ? "bytes" : undefined);
-  if (isCounter) chart.unit = "per second";
-  else if (known) chart.unit = known;
-  return chart;
-}
-
-/** Increase per second between two points; a decrease is a restart, from which the counter starts at 0. */
-function rates(points: (number | null)[], intervalMs: number): (number | null)[] {
-  return points.map((point, at) => {
-    const before = at === 0 ? null : points[at - 1];
-    if (point === null || before === null || before === undefined) return null;
-    return ((point >= before ? point - before : point) * 1000) / intervalMs;
+/** Increase since the point before; a decrease is a restart, from which the counter starts at 0. */
+const increases = (points: Points): Points =>
+  points.map((point, at) => {
+    const before = points[at - 1] ?? null;
+    return point === null || before === null ? null : point >= before ? point - before : point;
   });
-}
+
+const quotients = (sums: Points, counts: Points): Points => sums.map((sum, at) => (sum !== null && counts[at] ? sum / counts[at] : null));

@@ -13,17 +13,29 @@ test("a counter becomes its rate, a restart does not make it negative, and missi
   assert.equal(chart.lines[0].label, "a");
 });
 
-test("series of one name are lines of one chart, the largest first, without the buckets of a histogram", () => {
+test("series of one name are lines of one chart, the largest first", () => {
   const series = [
     { name: "pirn_mailbox_depth", labels: { actor: "a", kind: "x" }, points: [1] },
     { name: "pirn_mailbox_depth", labels: { actor: "b", kind: "x" }, points: [null] },
     { name: "pirn_mailbox_depth", labels: { actor: "c", kind: "x" }, points: [3] },
-    { name: "pirn_join_seconds_bucket", labels: { le: "1" }, points: [1] },
   ];
   const charts = chartsOf({ intervalMs: 1000, from: 0, series });
-  assert.deepEqual(charts.map((chart) => chart.lines.map((line) => line.label)), [["actor=c, kind=x", "actor=a, kind=x", "actor=b, kind=x"]]);
+  assert.deepEqual(charts.map((chart) => chart.lines.map((line) => line.label)), [["c, x", "a, x", "b, x"]]);
   assert.equal(lastOf([1, 2, null]), 2);
   assert.equal(lastOf([null]), undefined);
+});
+
+test("a histogram becomes the mean of its values", () => {
+  const labels = { workflow: "a" };
+  const series = [
+    { name: "pirn_run_duration_seconds_count", kind: "counter", labels, points: [0, 2, 2, 3] },
+    { name: "pirn_run_duration_seconds_sum", kind: "counter", unit: "s", labels, points: [0, 3, 3, 3.5] },
+  ];
+  const [chart, ...more] = chartsOf({ intervalMs: 1000, from: 0, series });
+  assert.deepEqual(more, []);
+  assert.equal(chart.title, "run duration seconds, mean");
+  assert.equal(chart.unit, "s");
+  assert.deepEqual(chart.lines[0].points, [null, 1.5, null, 0.5]);
 });
 
 test("only ended runs count, and costs are summed by currency", () => {
