@@ -4,6 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
 import { gzipSync } from "node:zlib";
+import { SHORTENED } from "../build.mjs";
 import { root } from "./server.mjs";
 
 const studio = join(root, "studio");
@@ -27,4 +28,20 @@ it("the committed page has at most 60,000 bytes of gzip, and no inline script or
 
 it("the lock file names no registry", async () => {
   assert.doesNotMatch(await readFile(join(studio, "package-lock.json"), "utf8"), /"resolved"/);
+});
+
+it("the bundle shortens no name of the API", async () => {
+  const api = (await readFile(join(studio, "src/types.ts"), "utf8")) + (await readFile(join(root, "docs/reference/events.md"), "utf8"));
+  const known = new Set(api.match(/\w+/g));
+  const strings = new Set();
+  for (const entry of await readdir(join(studio, "src"), { recursive: true })) {
+    if (!/\.tsx?$/.test(entry)) continue;
+    const source = (await readFile(join(studio, "src", entry), "utf8")).replace(/\/\*[^]*?\*\/|^\s*\/\/.*$/gm, "");
+    for (const [, text] of source.matchAll(/["'`]([\w]+)["'`]/g)) strings.add(text);
+  }
+  for (const name of SHORTENED) {
+    // Words of descriptions are no names.
+    assert.ok(!known.has(name) || ["held", "kept", "folded", "inherited"].includes(name), `${name} is a name of the API`);
+    assert.ok(!strings.has(name), `${name} is a string`);
+  }
 });
