@@ -21,11 +21,11 @@ export interface RequestItem {
   sequence: number;
   at: number;
   tokensUsed: number;
-  tokenLimit: number | null;
+  tokenLimit?: number | null;
   messages: number;
-  /** Position of the pinned context in the request; null if there is none. */
-  pinnedAt: number | null;
-  stablePrefixTokens: number;
+  /** Position of the pinned context in the request, if there is one. */
+  pinnedAt?: number | null;
+  stablePrefixTokens?: number;
   brokenAt?: number;
   why?: string;
 }
@@ -232,35 +232,15 @@ class Fold {
   }
 
   private request(thread: Building, event: RunEvent): void {
-    const item: RequestItem = {
-      kind: "request",
-      sequence: event.sequence,
-      at: event.timestamp,
-      tokensUsed: event.tokensUsed as number,
-      tokenLimit: (event.tokenLimit as number | null | undefined) ?? null,
-      messages: event.messages as number,
-      pinnedAt: (event.pinnedAt as number | null | undefined) ?? null,
-      stablePrefixTokens: (event.stablePrefixTokens as number | undefined) ?? 0,
-    };
-    if (typeof event.brokenAt === "number") item.brokenAt = event.brokenAt;
-    if (typeof event.why === "string") item.why = event.why;
+    const item = { ...event, kind: "request", at: event.timestamp } as unknown as RequestItem;
     thread.items.push(item);
     thread.lastRequest = item;
     thread.isUsed = true;
   }
 
   private compress(thread: Building, event: RunEvent): void {
-    const item: CompressionItem = {
-      kind: "compression",
-      sequence: event.sequence,
-      at: event.timestamp,
-      changed: event.changed === true,
-      messagesBefore: (event.messagesBefore as number | undefined) ?? 0,
-      messagesAfter: (event.messagesAfter as number | undefined) ?? 0,
-      tokensBefore: (event.tokensBefore as number | undefined) ?? 0,
-      tokensAfter: (event.tokensAfter as number | undefined) ?? 0,
-    };
-    if (event.error) item.error = event.error;
+    const item = { ...event, kind: "compression", at: event.timestamp } as unknown as CompressionItem;
+    delete item.triggerId;
     const result = event.result as { messages?: Message[] } | undefined;
     if (result?.messages) this.results.set(thread.threadId, result.messages);
     const messages = result?.messages ?? this.results.get(thread.childOfTrigger ?? "");

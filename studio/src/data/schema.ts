@@ -122,22 +122,22 @@ const TYPE_NAMES: Record<string, string> = {
   object: "an object",
 };
 
-const items = (count: number) => `${count} ${count === 1 ? "item" : "items"}`;
-
-/** Keywords with one limit: the type of the values that they concern, the check, and the message if it fails. */
-const LIMITS: [string, string, (value: any, limit: any) => boolean, (limit: any) => string][] = [
-  ["minLength", "string", (value, limit) => [...value].length >= limit, (limit) => (limit === 1 ? "must not be empty" : `must have at least ${limit} characters`)],
-  ["maxLength", "string", (value, limit) => [...value].length <= limit, (limit) => `must have at most ${limit} characters`],
-  ["pattern", "string", (value, limit) => matches(limit, value), (limit) => `must match ${limit}`],
-  ["format", "string", (value, limit) => FORMATS[limit]?.[0].test(value) ?? true, (limit) => FORMATS[limit]![1]],
-  ["minimum", "number", (value, limit) => value >= limit, (limit) => `must be at least ${limit}`],
-  ["maximum", "number", (value, limit) => value <= limit, (limit) => `must be at most ${limit}`],
-  ["exclusiveMinimum", "number", (value, limit) => value > limit, (limit) => `must be greater than ${limit}`],
-  ["exclusiveMaximum", "number", (value, limit) => value < limit, (limit) => `must be less than ${limit}`],
-  // Decimal steps such as 0.01 have no exact quotient.
-  ["multipleOf", "number", (value, limit) => Math.abs(value / limit - Math.round(value / limit)) < 1e-9, (limit) => `must be a multiple of ${limit}`],
-  ["minItems", "array", (value, limit) => value.length >= limit, (limit) => `must have at least ${items(limit)}`],
-  ["maxItems", "array", (value, limit) => value.length <= limit, (limit) => `must have at most ${items(limit)}`],
+/** Keywords with a limit: the type of the values, the comparison with the limit, and the message if it fails. */
+const LIMITS: [keyword: string, type: string, comparison: number, message: string][] = [
+  ["minLength", "string", 0, "have at least # characters"],
+  ["maxLength", "string", 1, "have at most # characters"],
+  ["minimum", "number", 0, "be at least #"],
+  ["maximum", "number", 1, "be at most #"],
+  ["exclusiveMinimum", "number", 2, "be greater than #"],
+  ["exclusiveMaximum", "number", 3, "be less than #"],
+  ["minItems", "array", 0, "have at least # items"],
+  ["maxItems", "array", 1, "have at most # items"],
+];
+const COMPARISONS: ((value: number, limit: number) => boolean)[] = [
+  (value, limit) => value >= limit,
+  (value, limit) => value <= limit,
+  (value, limit) => value > limit,
+  (value, limit) => value < limit,
 ];
 
 /** True if the pattern matches, or if this browser cannot read it: the service decides then. */
@@ -171,10 +171,16 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
   const isOneOf = (choices: Json[]) => choices.some((one) => JSON.stringify(one) === JSON.stringify(value));
   if (keywords.enum) check(isOneOf(keywords.enum), `must be one of ${keywords.enum.map((one: Json) => JSON.stringify(one)).join(", ")}`);
   if (keywords.const !== undefined) check(isOneOf([keywords.const]), `must be ${JSON.stringify(keywords.const)}`);
-  for (const [keyword, of, isRight, message] of LIMITS) {
+  const size = typeof value === "string" ? [...value].length : Array.isArray(value) ? value.length : (value as number);
+  for (const [keyword, of, comparison, message] of LIMITS) {
     const limit = keywords[keyword];
-    if (of === type && limit !== undefined && !isRight(value, limit)) check(false, message(limit));
+    if (of === type && limit !== undefined) check(COMPARISONS[comparison]!(size, limit), `must ${message.replace("#", limit).replace(/( 1 \w+)s$/, "$1")}`);
   }
+  const { pattern, format, multipleOf } = keywords;
+  if (type === "string" && pattern) check(matches(pattern, value as string), `must match ${pattern}`);
+  if (type === "string" && FORMATS[format]) check(FORMATS[format][0].test(value as string), FORMATS[format][1]);
+  // Decimal steps such as 0.01 have no exact quotient.
+  if (type === "number" && multipleOf) check(Math.abs(size / multipleOf - Math.round(size / multipleOf)) < 1e-9, `must be a multiple of ${multipleOf}`);
   if (Array.isArray(value) && keywords.items) {
     value.forEach((one, at) => found.push(...problems(one, keywords.items, root, inner(pointer, at), depth + 1)));
   }

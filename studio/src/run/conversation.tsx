@@ -157,7 +157,7 @@ const isAtCursor = (item: ConversationItem, position: number, run: OpenRun): boo
 
 /** Index of the row before which the request has the pinned context; -1 if it has none. */
 function positionOfPinned(all: Row[], request: RequestMark | undefined): number {
-  if (!request || request.pinnedAt === null) return -1;
+  if (request?.pinnedAt == null) return -1;
   let messages = 0;
   for (let at = 0; at < all.length; at += 1) {
     const { item, calls } = all[at]!;
@@ -200,11 +200,11 @@ function RequestRow({ run, item, thread }: { run: OpenRun; item: RequestMark; th
     <div class="request-row">
       <span class="dim">
         <time dateTime={iso(item.at)}>{time(item.at)}</time> request with {plural(item.messages, "message")}, {count(item.tokensUsed)} tokens
-        {item.tokenLimit !== null && ` (${percent(item.tokensUsed, item.tokenLimit)} of the limit)`}
+        {item.tokenLimit != null && ` (${percent(item.tokensUsed, item.tokenLimit)} of the limit)`}
       </span>
-      <CacheBar total={item.tokensUsed} stable={item.stablePrefixTokens} cached={sent?.cachedTokens} />
+      <CacheBar total={item.tokensUsed} stable={item.stablePrefixTokens ?? 0} cached={sent?.cachedTokens} />
       <span class="dim">
-        {percent(item.stablePrefixTokens, item.tokensUsed)} unchanged{change}
+        {percent(item.stablePrefixTokens ?? 0, item.tokensUsed)} unchanged{change}
       </span>
       {sent && <a href={href(["runs", run.id, "request"], { request: sent.effectId })}>Open</a>}
     </div>

@@ -1,7 +1,6 @@
 // The model requests of a run: each exactly as sent and as answered, why its prefix changed, and two of them side by side.
 
-import { useMemo, useState } from "preact/hooks";
-import type { Problem } from "../api";
+import { useMemo } from "preact/hooks";
 import { setQuery, route } from "../router";
 import type { Json, RequestDetail, RequestItem } from "../types";
 import { count, duration, iso, money, percent, plural, pretty, time } from "../ui/format";
@@ -24,8 +23,7 @@ export function Requests({ run }: { run: OpenRun }) {
   void run.version.value;
   const items = run.requests.value;
   const calls = useMemo(() => pairs(run), [items, run.lastSequence.value]);
-  if (items === undefined) return <NoRequests run={run} />;
-  if (items.length === 0) return <p class="empty">The run has sent no model request.</p>;
+  if (!items?.length) return <p class="empty">{items ? "The run has sent no model request." : "The service has no requests of the run."}</p>;
   const wanted = route.value.query.get("request");
   const other = route.value.query.get("with");
   const at = wanted === null ? indexAtCursor(run, items, calls) : items.findIndex((item) => item.effectId === wanted);
@@ -51,18 +49,6 @@ export function Requests({ run }: { run: OpenRun }) {
         <Detail key={selected.effectId} run={run} item={selected} items={items} call={calls.get(selected.effectId)} other={other} />
       </div>
     </div>
-  );
-}
-
-function NoRequests({ run }: { run: OpenRun }) {
-  const resource = useResource(run.path("/requests"));
-  const problem = resource.problem.value as Problem | undefined;
-  return problem ? (
-    <p class="empty">
-      The requests are not available: {problem.message} {problem.fix}
-    </p>
-  ) : (
-    <p class="dim loading">Loading…</p>
   );
 }
 
@@ -201,24 +187,10 @@ function textOf({ request }: RequestDetail): string {
 }
 
 function Sent({ detail }: { detail: RequestDetail }) {
-  const [isRaw, setRaw] = useState(false);
   const { request, response, error, pinned } = detail;
   const noteOf = (index: number) => (pinned && index >= pinned.insertedAt && index < pinned.insertedAt + pinned.count ? <span class="badge">pinned context</span> : undefined);
-  if (isRaw) {
-    return (
-      <>
-        <button class="link" onClick={() => setRaw(false)}>
-          Show messages
-        </button>
-        <JsonTree value={detail} />
-      </>
-    );
-  }
   return (
     <>
-      <button class="link" onClick={() => setRaw(true)}>
-        Show as JSON
-      </button>
       {error && (
         <p class="problem">
           <strong>{error.code}</strong> {error.message}
@@ -238,12 +210,11 @@ function Sent({ detail }: { detail: RequestDetail }) {
           <Tool key={at} tool={tool} />
         ))}
       </section>
-      {request.parameters && Object.keys(request.parameters).length > 0 && (
-        <section aria-label="Parameters">
-          <h3>Parameters</h3>
-          <JsonTree value={request.parameters} />
-        </section>
-      )}
+      <section aria-label="Parameters">
+        <h3>Parameters and raw data</h3>
+        <JsonTree name="parameters" value={request.parameters ?? {}} />
+        <JsonTree name="raw" value={detail} open={false} />
+      </section>
     </>
   );
 }

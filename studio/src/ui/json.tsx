@@ -21,7 +21,7 @@ export function JsonTree({ value, name, open = true, depth = 0 }: { value: unkno
   if (entries.length === 0) return <div class="json-line">{label}{Array.isArray(value) ? "[]" : "{}"}</div>;
   return (
     <div class="json-node">
-      <button class="json-toggle" aria-label={name === undefined ? "Value" : undefined} aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+      <button class="json-toggle" aria-label={name === undefined && isOpen && !Array.isArray(value) ? "Value" : undefined} aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <span class="twist" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
         {label}
         <span class="dim">{isOpen ? (Array.isArray(value) ? plural(entries.length, "item") : "") : brief(value as never, 80)}</span>

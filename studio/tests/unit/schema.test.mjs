@@ -44,7 +44,7 @@ test("a reference is resolved, and a cyclic one ends as JSON", () => {
 
 test("every unsuitable value has a message with its location", () => {
   assert.deepEqual(messages({ customer: "Ada", amount: 12.5, lines: [{ sku: "ABC" }] }), []);
-  assert.deepEqual(messages({ customer: "", amount: "x" }), ["/customer must not be empty", "/amount must be a number"]);
+  assert.deepEqual(messages({ customer: "", amount: "x" }), ["/customer must have at least 1 character", "/amount must be a number"]);
   assert.deepEqual(messages({ amount: -1 }), ["/customer is required", "/amount must be at least 0"]);
   assert.deepEqual(messages({ customer: "A", amount: 0.005 }), ["/amount must be a multiple of 0.01"]);
   assert.deepEqual(messages({ customer: "A", amount: 0, kind: "old", more: 1 }), [
