@@ -12,11 +12,28 @@ const LIMIT = 60_000;
 export const SHORTENED =
   "visits visitsOf startAt endAt firstTokenAt startedBy stablePrefix held replyTokens metAt atNode computedBy threadList compressions setParents setRequests countAt sequenceAt variablesAt questionsAt visitsAt isFirst focusFirst focusable workflowShown toStep roots sheets gutter rowOf pauses explanation isRequired isOptional describedBy isInvalid beginsSentence kept lostIn inherited lastRequest isUsed firedTrigger childOfTrigger rowHeight rowClass onOpen onEvents onEnd onProblem folded"
     .split(" ");
+/** Styles in the order of their precedence. */
+const STYLES = "run/graph.css run/timeline.css run/panes.css views/views.css style.css";
+/**
+ * An order of modules in which gzip, which looks back 32 KiB, finds more that it has seen: 1 % smaller than that of the imports. It was found
+ * by trying; a module that is missing here takes the place of its import.
+ */
+const MODULES = `
+  ui/schema-form.tsx run/request.tsx ui/status.tsx ui/surface.ts run/panes.ts run/scrubber.tsx run/sheets.ts run/graph.tsx
+  views/questions.tsx data/facts.ts ui/format.ts views/registry.ts api.ts run/cursor.ts ui/json.tsx run/timeline-draw.ts
+  signals.ts ui/meter.tsx run/events.tsx data/statistics.ts ui/list.tsx run/node-details.tsx data/charts.ts views/engine.tsx
+  ui/question.tsx views/start.tsx reactive.ts views/workflows.tsx ui/panel.tsx run/compression.tsx run/model.ts
+  views/sessions.tsx data/schema.ts run/messages.tsx views/runs.tsx router.ts run/digest.ts views/compare.tsx data/convert.ts
+  run/view-href.ts run/calls.ts run/node-state.ts run/view.tsx run/strip.tsx run/timeline.tsx ui/text-width.ts
+  run/conversation.tsx ui/polling.ts ui/keys.tsx ui/now.ts ui/diff.tsx data/diff.ts shell.tsx ui/bytes.ts ui/resource.tsx
+  run/time-scale.ts views/run-table.tsx run/open.ts run/state.tsx data/conversation.ts run/actions.tsx
+`;
+const imports = `${STYLES} ${MODULES} main.tsx`.trim().split(/\s+/).map((path) => `import "./${path}";`).join("\n");
 const root = dirname(fileURLToPath(import.meta.url));
 const outputs = process.argv.find((a) => a.startsWith("--out="))?.slice(6) ?? join(root, "dist");
 const options = {
   absWorkingDir: root,
-  entryPoints: { studio: "src/main.tsx" },
+  stdin: { contents: imports, resolveDir: join(root, "src"), sourcefile: "studio.ts", loader: "ts" },
   bundle: true,
   minify: true,
   charset: "utf8",
@@ -30,7 +47,7 @@ const options = {
   jsxFragment: "Fragment",
   inject: ["src/jsx.ts"],
   mangleProps: new RegExp(`^(${SHORTENED.join("|")})$`),
-  outdir: outputs,
+  outfile: join(outputs, "studio.js"),
   logLevel: "warning",
   define: { "process.env.NODE_ENV": '"production"' },
 };
