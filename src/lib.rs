@@ -31,9 +31,9 @@ pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
-pub use pirn_core::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
+pub use pirn_conversation::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
+pub use pirn_conversation::model_call::{CallBound, FinishReason};
 pub use pirn_core::event::{Event, EventData, EventFields};
-pub use pirn_core::model_call::{CallBound, FinishReason};
 pub use pirn_core::run::{
     AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport,
     Resolution, TokenReport,

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::model_call::CallBound;
+use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::model_call::CallBound;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment, Setting, ThreadNo};
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use pirn_definition::graph::{Graph, NodeIx};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
+use pirn_conversation::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
 use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
 use pirn_definition::message::Message;
 

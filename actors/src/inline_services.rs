@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::model_call::CallBound;
+use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::model_call::CallBound;
 use pirn_core::run::CallResult;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
 use pirn_definition::graph::{Evaluator, Graph, NodeIx};

@@ -7,8 +7,8 @@ mod sampler;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::model_call::CallBound;
+use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::model_call::CallBound;
 use pirn_core::run::Fits;
 use pirn_core::schedule::ScheduleState;
 use pirn_core::thread::{

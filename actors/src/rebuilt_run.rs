@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::conversation::ModelRequest;
+use pirn_conversation::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent, missed_event};
 use pirn_core::run::{
     Diverged, DoubtKind, Effect, EventInterest, JournaledInput, Message, OpenEffects, ReplayStep, RunMachine, RunStart,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_conversation::conversation::{Estimator, Tokenizer};
 use pirn_core::run::{Setting, Settings};
 use pirn_definition::message::Part;
 use serde_json::json;

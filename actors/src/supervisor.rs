@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::conversation::Conversation;
+use pirn_conversation::conversation::Conversation;
 use pirn_core::run::{
     DetachedStart, Effect, MAX_QUIESCE_ROUNDS, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo,
     Timer, ToSupervisor, ToThread,

@@ -2,7 +2,7 @@
 //!
 //! This crate uses no actors, clocks, random numbers or operating-system threads: time, ids and the results of work are *inputs*,
 //! and actions to perform are *effects*. The same machines run under actix, under a virtual clock and under a model checker.
-//! `pirn-definition` compiles the graphs that they execute.
+//! `pirn-definition` compiles the graphs that they execute, `pirn-conversation` has the conversations that they write.
 //!
 //! # Modules
 //!
@@ -15,25 +15,20 @@
 //!   ↓
 //! thread
 //!   ↓
-//! model_call
-//!   ↓
-//! conversation  schedule  trigger
+//! schedule  trigger
 //!   ↓
 //! event
 //!   ↓
-//! fair_queue  session  status
+//! session  status
 //! ```
 //!
 //! Reading order:
 //! 1. `thread`: the machine of one thread, with one file for each node type (start with `thread/nodes/route.rs`).
 //! 2. `run`: the machine of a run. `run/machine.rs` has the table of its messages.
-//! 3. `join`, `conversation` and `trigger`: the machines that `run` uses.
+//! 3. `join` and `trigger`: the machines that `run` uses.
 
-pub mod conversation;
 pub mod event;
-pub mod fair_queue;
 pub mod join;
-pub mod model_call;
 pub mod run;
 pub mod schedule;
 pub mod session;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::model_call::CallBound;
+use pirn_conversation::model_call::CallBound;
 use pirn_definition::definition::{Budget, ContextOperation, Fault, FaultCode, Loaded, NodeConfig};
 use serde_json::{Map, Value};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::journal::Journal;
 use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Tool};
-use pirn_core::conversation::Tokenizer;
+use pirn_conversation::conversation::Tokenizer;
 use pirn_definition::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_models::ChooseKey;
 use pirn_script::ScriptPort;

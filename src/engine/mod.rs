@@ -18,7 +18,7 @@ pub use pirn_actors::engine::MailboxDepths;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 use pirn_actors::events::Subscription;
 use pirn_actors::host::ThreadTag;
-use pirn_core::conversation::TokenUsage;
+use pirn_conversation::conversation::TokenUsage;
 use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_definition::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};

@@ -116,6 +116,7 @@ fn is_path(name: &str) -> bool {
         .is_some_and(|end| ["rs", "md", "json", "toml", "sql"].iter().any(|one| end == *one));
     let is_folder = [
         "definition/",
+        "conversation/",
         "core/",
         "sync/",
         "actors/",

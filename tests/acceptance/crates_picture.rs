@@ -45,9 +45,16 @@ fn the_picture_of_a_run_names_types_of_the_code() {
     let named: BTreeSet<&str> = named.filter_map(|rest| rest.split(['>', '<']).nth(1)).collect();
     assert!(named.len() >= 6, "{named:?}");
     let mut code = String::new();
-    for file in ["src", "definition/src", "core/src", "actors/src", "store/src"]
-        .iter()
-        .flat_map(|root| super::house::sources(root))
+    for file in [
+        "src",
+        "definition/src",
+        "conversation/src",
+        "core/src",
+        "actors/src",
+        "store/src",
+    ]
+    .iter()
+    .flat_map(|root| super::house::sources(root))
     {
         code.push_str(&std::fs::read_to_string(file).expect("readable"));
     }

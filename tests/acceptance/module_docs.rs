@@ -8,6 +8,7 @@ use super::house::{imports, sources, workspace};
 const ROOTS: &[&str] = &[
     "sync/src",
     "definition/src",
+    "conversation/src",
     "core/src",
     "drawing/src",
     "actors/src",

@@ -46,6 +46,7 @@ fn every_sentence_names_a_test_that_exists() {
         "actors",
         "adapters",
         "definition",
+        "conversation",
         "core",
         "src",
         "sync",

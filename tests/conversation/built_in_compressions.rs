@@ -1,7 +1,7 @@
 //! The ready-made compression: one line to add to an engine.
 
 use pirn::{Compression, Engine, EventType, Message, Role, ThreadStatus};
-use pirn_core::conversation::{Estimator, message_cost};
+use pirn_conversation::conversation::{Estimator, message_cost};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use pirn::{
     Compression, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunError, Tool, ToolCall, ToolSpec,
 };
-use pirn_core::conversation::TokenUsage;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::conversation::TokenUsage;
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pirn::{Engine, EventType, FiringOutcome, NodeReport, ThreadStatus};
-use pirn_core::conversation::TokenUsage;
+use pirn_conversation::conversation::TokenUsage;
 use pirn_core::thread::NodeStatus;
 use pirn_tests::world::{Ran, Touchy, forked, line, node, run_in, wait, workflow};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use pirn::{EventType, Role, ThreadStatus};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::wire::Server;
 use pirn_tests::world::Ran;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pirn::{Engine, EventType, Role, RunError, ThreadStatus};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::wire::{Answer, End, Server, delta};
 use pirn_tests::world::{Ran, run_in};
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use pirn::{
     Engine, EventType, FinishReason, Model, ModelCall, ModelReply, Role, RunError, RunHandle, SubscriptionItem,
     ThreadStatus, TokenUsage,
 };
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::servers::everything;
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};

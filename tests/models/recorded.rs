@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pirn::{Role, ThreadStatus};
-use pirn_core::model_call::ModelFailure;
+use pirn_conversation::model_call::ModelFailure;
 use pirn_tests::wire::{Answer, End, Server};
 use pirn_tests::world::Ran;
 use serde_json::{Value, json};

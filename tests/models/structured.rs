@@ -1,7 +1,7 @@
 //! `responseFormat`: the reply is checked, and requested once more if it does not fit.
 
 use pirn::{Role, ThreadStatus};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::wire::{Answer, Server};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Finish reasons of replies, and the limit for models that call tools without end.
 
 use pirn::{Role, RunErrorCode, ThreadStatus};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_tests::wire::{Answer, End, Server, delta};
 use pirn_tests::world::{node, run_in, workflow};
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pirn::formats::{Format, write};
 use pirn::{EventType, Message, Part, Role, ThreadStatus, ToolCall};
-use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
-use pirn_core::conversation::{
+use pirn_conversation::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
+use pirn_conversation::conversation::{
     AgentKind, Conversation, CountedMessage, Estimator, MessageRules, PinStrategy, RequestParts, build_request, select,
 };
 use pirn_definition::definition::{ConversationHistoryOptions, HistoryRange, Pinned, PinnedText, RoleCount, RoleRange};

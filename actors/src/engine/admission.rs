@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actix::Addr;
 use actix::dev::channel::channel;
-use pirn_core::conversation::Conversation;
+use pirn_conversation::conversation::Conversation;
 use pirn_core::run::SessionSeed;
 use pirn_definition::definition::{Pinned, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};

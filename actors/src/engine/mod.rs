@@ -16,7 +16,7 @@ mod triggers;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use pirn_core::conversation::Tokenizer;
+use pirn_conversation::conversation::Tokenizer;
 use pirn_core::run::Control;
 use pirn_core::trigger::Owner;
 use pirn_definition::error::RunError;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::conversation::{ModelRequest, TokenUsage};
-use pirn_core::model_call::ModelFailure;
+use pirn_conversation::conversation::{ModelRequest, TokenUsage};
+use pirn_conversation::model_call::ModelFailure;
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::Message;
@@ -80,7 +80,7 @@ impl Sampler {
                 inserted_at: None,
                 inserted: 0,
                 repeated: 0,
-                repairs: pirn_core::conversation::Repairs::default(),
+                repairs: pirn_conversation::conversation::Repairs::default(),
                 tokens: (characters / CHARACTERS) as u64,
             }),
             profile,

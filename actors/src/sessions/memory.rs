@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use pirn_core::conversation::Tokenizer;
+use pirn_conversation::conversation::Tokenizer;
 use pirn_core::run::{SessionLeft, SessionState};
 use pirn_core::session::SessionPlace;
 use pirn_definition::error::RunError;
@@ -81,7 +81,7 @@ impl SessionKeeper for MemorySessions {
 
 #[cfg(test)]
 mod tests {
-    use pirn_core::conversation::MarkMap;
+    use pirn_conversation::conversation::MarkMap;
 
     use super::*;
 

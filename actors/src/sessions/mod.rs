@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
-use pirn_core::conversation::{Conversation, Tokenizer};
+use pirn_conversation::conversation::{Conversation, Tokenizer};
 use pirn_core::run::{SessionLeft, SessionSeed, SessionState, ToSupervisor};
 use pirn_core::session::{SessionPlace, SessionQueues, SessionTurn, TooManyWait};
 use pirn_definition::error::{RunError, RunErrorCode};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::conversation::ModelRequest;
+use pirn_conversation::conversation::ModelRequest;
 use pirn_core::event::RaisedEvent;
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine};
 use pirn_definition::event_type::EventType;

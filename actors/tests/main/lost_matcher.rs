@@ -15,7 +15,7 @@ use pirn_actors::ports::{
     AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob,
     Scripts, TextAnswer, TextJob, ToolOutcome, ToolSpec, Tools,
 };
-use pirn_core::conversation::Estimator;
+use pirn_conversation::conversation::Estimator;
 use pirn_core::run::RunReport;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{ModelReply, Outcome, ScriptLogs, ToolResult};

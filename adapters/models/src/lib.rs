@@ -70,7 +70,7 @@ pub use built_in::{Echo, Extractive, Scripted};
 pub use catalog::ModelCatalog;
 pub use fault::ProfileFault;
 /// The summary of the model [`Extractive`], as a function.
-pub use pirn_core::conversation::extractive;
+pub use pirn_conversation::conversation::extractive;
 #[cfg(feature = "providers")]
 pub use providers::Remote;
 pub use registry::{ModelRegistry, ModelsByName, warnings};

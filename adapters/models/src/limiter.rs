@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::select;
 use pirn_actors::host::WorkClock;
-use pirn_core::model_call::{Gate, GateLimits, TicketId};
+use pirn_conversation::model_call::{Gate, GateLimits, TicketId};
 use pirn_definition::Millis;
 use tokio::sync::Notify;
 

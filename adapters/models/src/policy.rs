@@ -1,6 +1,6 @@
 //! Call settings of a profile, for every provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
 
-use pirn_core::model_call::{GateLimits, Prices, RetryRule};
+use pirn_conversation::model_call::{GateLimits, Prices, RetryRule};
 use pirn_definition::Millis;
 use pirn_definition::definition::{Profile, json_from_value, nearest};
 use serde::Deserialize;

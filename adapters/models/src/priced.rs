@@ -3,8 +3,8 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
-use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
-use pirn_core::model_call::{CallBound, ModelFailure, Prices};
+use pirn_conversation::conversation::{MessageRules, ModelRequest, TokenUsage};
+use pirn_conversation::model_call::{CallBound, ModelFailure, Prices};
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::RunError;
 use serde_json::{Map, Value};

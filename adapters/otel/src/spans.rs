@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use pirn_core::conversation::TokenUsage;
+use pirn_conversation::conversation::TokenUsage;
 use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
 use serde::Deserialize;

@@ -1,11 +1,11 @@
 //! The function `compressMessages`, which CODE can call.
 
-use pirn_core::conversation::Tokenizer;
-use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
+use pirn_conversation::conversation::Tokenizer;
+use pirn_conversation::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use pirn_core::conversation::extractive::{Budget, summary};
+use pirn_conversation::conversation::extractive::{Budget, summary};
 
 /// Name of the function in CODE.
 pub(super) const NAME: &str = "compressMessages";

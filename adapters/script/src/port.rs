@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, ScriptStats, Scripts, TextAnswer, TextJob};
-use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_conversation::conversation::{Estimator, Tokenizer};
 use pirn_core::thread::Outcome;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{Evaluator, Graph};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use pirn::formats::{self, Format};
-use pirn_core::conversation::{Estimator, repair_tool_pairs};
+use pirn_conversation::conversation::{Estimator, repair_tool_pairs};
 use pirn_definition::message::Message;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use pirn::formats::{self, FormatError, Read};
-use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
+use pirn_conversation::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
 use pirn_definition::definition::{JsonError, JsonErrorKind, json_from_str, json_from_value};
 use pirn_definition::message::Message;
 use serde::de::DeserializeOwned;

@@ -1,8 +1,8 @@
 //! `pirn context judge`: extracts facts from summarized messages, and reports which of them the summary retained.
 
 use pirn::formats;
-use pirn_core::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
-use pirn_core::conversation::{Estimator, no_longer_shown};
+use pirn_conversation::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
+use pirn_conversation::conversation::{Estimator, no_longer_shown};
 use pirn_definition::message::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pirn::models::extractive::{self, Budget};
 use pirn::tokens;
-use pirn_core::conversation::compression::{
+use pirn_conversation::conversation::compression::{
     Compression, CompressionContext, CompressionError, compress, finish_summary, transcript,
 };
-use pirn_core::conversation::{
+use pirn_conversation::conversation::{
     AgentKind, Estimator, MarkMap, PinStrategy, message_cost, parse_selection, pinned_messages, place, select_from,
     tool_blocks,
 };

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, CountedMessage, Estimator, MarkMap, tool_blocks};
+use pirn_conversation::conversation::{Conversation, CountedMessage, Estimator, MarkMap, tool_blocks};
 use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::{Engine, EventType, Profile, RunError, RunErrorCode, RunReport, ThreadStatus, Tool, ToolSpec};
 use pirn_actors::host::WorkClock;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! Advice after a failed run, by the code of its error.
 
 use pirn::{RunError, RunErrorCode};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 
 /// Returns advice for a model that did not answer, by the cause.
 pub(super) fn of_model(error: &RunError) -> Option<&'static str> {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::graph::{ForkIx, Graph, NodeIx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::graphs::GraphNo;
 use super::message::ForkSnapshot;
-use crate::conversation::Conversation;
 use crate::join::{JoinedPath, PathReport, item_reports, path_reports};
 use crate::thread::item_names;
 

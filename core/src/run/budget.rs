@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::TokenUsage;
+use pirn_conversation::model_call::{CallBound, ModelFailure};
 use pirn_definition::definition::Budget;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -24,9 +26,7 @@ use super::step::Step;
 use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
 use super::{Effect, RunMachine, Setting, ThreadNo};
-use crate::conversation::TokenUsage;
 use crate::event::RaisedEvent;
-use crate::model_call::{CallBound, ModelFailure};
 use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
 
 /// Default share of a limit above which models are warned.

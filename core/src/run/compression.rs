@@ -2,6 +2,14 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::{
+    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
+    transcript,
+};
+use pirn_conversation::conversation::{
+    Basis, Conversation, ConversationInput, CountedMessage, MarkMap, ModelRequest, RequestParts, Tokenizer,
+    build_request,
+};
 use pirn_definition::definition::CompressionConfig;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -9,14 +17,6 @@ use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::conversation::{ConversationTurn, refused};
-use crate::conversation::compression::{
-    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
-    transcript,
-};
-use crate::conversation::{
-    Basis, Conversation, ConversationInput, CountedMessage, MarkMap, ModelRequest, RequestParts, Tokenizer,
-    build_request,
-};
 use crate::event::RaisedEvent;
 use crate::thread::Outcome;
 

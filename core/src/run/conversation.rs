@@ -4,6 +4,12 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::{SummaryPlan, replacement};
+use pirn_conversation::conversation::{
+    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, CountedMessage,
+    LargeResults, MessageRules, PinStrategy, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenLimit,
+    TokenSignal, Tokenizer, hash_text,
+};
 use pirn_definition::definition::{ConversationMode, Pinned, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -22,12 +28,6 @@ use super::message::{
     ToThread, TriggerContext,
 };
 use super::step::Step;
-use crate::conversation::compression::{SummaryPlan, replacement};
-use crate::conversation::{
-    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, CountedMessage,
-    LargeResults, MessageRules, PinStrategy, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenLimit,
-    TokenSignal, Tokenizer, hash_text,
-};
 use crate::event::{Field, RaisedEvent};
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::model_call::CallBound;
 use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::Value;
 
 use super::ThreadNo;
 use super::record::EventInterest;
 use super::settings::Setting;
-use crate::conversation::{MessageRules, ModelRequest, Tokenizer};
-use crate::model_call::CallBound;
 use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 
 /// Result of calling a registered function.

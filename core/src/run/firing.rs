@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Basis, Conversation};
 use pirn_definition::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -34,7 +35,6 @@ use serde::{Deserialize, Serialize};
 use super::ThreadNo;
 use super::message::TriggerContext;
 use super::report::{FiringOutcome, FiringReport, NodeReport};
-use crate::conversation::{Basis, Conversation};
 use crate::event::{Event, RaisedEvent};
 use crate::thread::{FiringId, Variables};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::definition::ItemConversation;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
@@ -20,7 +21,6 @@ use super::start::InitialState;
 use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, ForkNo, ThreadNo};
-use crate::conversation::Conversation;
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,
     PathStatus, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,

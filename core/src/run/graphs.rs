@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::TokenLimit;
 use pirn_definition::graph::Graph;
 use serde::{Deserialize, Serialize};
 
 use super::environment::RunEnvironment;
-use crate::conversation::TokenLimit;
 
 /// Index of a workflow in its run.
 pub(super) type GraphNo = u32;

@@ -1,15 +1,15 @@
 //! Large tool results of a run: stored when they join a conversation, and returned by built-in tools.
 
+use pirn_conversation::conversation::{
+    CountedMessage, DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, ShownResult, read_artifact, recall,
+    shown_result,
+};
 use pirn_definition::definition::BuiltInTool;
 use pirn_definition::event_type::EventType;
 use pirn_definition::message::{Message, Role, ToolCall};
 use serde_json::{Value, json};
 
 use super::conversation::ConversationTurn;
-use crate::conversation::{
-    CountedMessage, DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, ShownResult, read_artifact, recall,
-    shown_result,
-};
 use crate::event::RaisedEvent;
 use crate::thread::{Outcome, ToolResult};
 

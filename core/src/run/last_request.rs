@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{
+    AgentKind, Conversation, CountedMessage, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch,
+    RequestParts, Tokenizer, build_request,
+};
 use pirn_definition::definition::Pinned;
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::conversation::{
-    AgentKind, Conversation, CountedMessage, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch,
-    RequestParts, Tokenizer, build_request,
-};
 use crate::thread::ContinuedRequest;
 
 /// Request state of a conversation.

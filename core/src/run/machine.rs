@@ -23,7 +23,7 @@
 //! | Panicked | the host of the actors | ends the thread, or the thread that owns the conversation |
 //! | `StopLosers` | the run | cancels a join's losers in groups |
 //!
-//! The tables for messages to threads and conversations are in [`crate::thread`] and [`crate::conversation`].
+//! The tables for messages to threads and conversations are in [`crate::thread`] and [`pirn_conversation::conversation`].
 //!
 //! Invariants:
 //! - Each started thread ends once.
@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Conversation, LargeResults};
 use pirn_definition::Millis;
 use pirn_definition::definition::Pinned;
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -63,7 +64,6 @@ use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
-use crate::conversation::{Conversation, LargeResults};
 use crate::event::EventMask;
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};

@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::memory;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,6 @@ use super::branches::Branches;
 use super::message::{ConversationSource, FinalThreadState, ToThread};
 use super::slots::Slot;
 use super::{RunMachine, ThreadNo};
-use crate::conversation::Conversation;
 use crate::thread::{Input, NodeRecord, Outcome, Output, Outputs, ThreadMachine, Variables};
 
 /// Default limit of a run in bytes, if neither the workflow nor the engine sets one.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::CompressionResult;
+use pirn_conversation::conversation::{Basis, Conversation, MessageRules};
 use pirn_definition::Millis;
 use pirn_definition::definition::{ConversationMode, PinSection, Pinned, VariableScope};
 use pirn_definition::error::RunError;
@@ -17,8 +19,6 @@ use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
 use super::{ForkNo, ThreadNo, UnresolvedEffect};
-use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Basis, Conversation, MessageRules};
 use crate::event::RaisedEvent;
 use crate::thread::{
     CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,

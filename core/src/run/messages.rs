@@ -3,10 +3,9 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::message::Message;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::conversation::Conversation;
 
 /// All messages in order, including archived ones; dereferences to a slice. The list is built on first access, so that the end of a
 /// run does not wait for a long history.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Conversation, TokenUsage};
 use pirn_definition::Millis;
 
 use super::RunMachine;
@@ -12,7 +13,6 @@ use super::message::{Message, ToThread};
 use super::report::{ConversationReport, FiringReport, NodeReport, RunReport, RunStatus, TokenReport};
 use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
-use crate::conversation::{Conversation, TokenUsage};
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, FiringId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
 use pirn_definition::definition::Pinned;
 use pirn_definition::graph::Graph;
@@ -12,7 +13,6 @@ use serde_json::{Map, Value};
 use super::firing_record::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
 use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
-use crate::conversation::Conversation;
 use crate::event::EventMask;
 
 /// Event types with subscribers. Events of other types are not built.

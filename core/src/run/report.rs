@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Conversation, MarkMap, TokenUsage};
+use pirn_conversation::model_call::FinishReason;
 use pirn_definition::error::RunError;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -11,8 +13,6 @@ use serde_json::Value;
 use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
 use super::thread_list::ThreadList;
-use crate::conversation::{Conversation, MarkMap, TokenUsage};
-use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::thread::{NodeStatus, ThreadKind};
 

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Conversation, MarkMap};
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use super::report::RunReport;
 use super::slots::Slot;
 use super::step::Step;
 use super::{Effect, RunMachine};
-use crate::conversation::{Conversation, MarkMap};
 use crate::status::ThreadStatus;
 use crate::thread::Input;
 

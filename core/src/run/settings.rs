@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::MessageRules;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::CallMaximum;
-use crate::conversation::MessageRules;
 
 /// A configuration value with the request that it answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

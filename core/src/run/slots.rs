@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::TokenLimit;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{ConversationSlot, ConversationState};
@@ -12,7 +13,6 @@ use super::step::Step;
 use super::thread::LiveThread;
 use super::tree::{Origin, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
-use crate::conversation::TokenLimit;
 use crate::status::ThreadStatus;
 use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
 

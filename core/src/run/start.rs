@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
 use pirn_definition::definition::AgentConfig;
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -15,7 +16,6 @@ use super::message::{ConversationSource, Timer};
 use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
-use crate::conversation::Conversation;
 use crate::status::ThreadStatus;
 use crate::thread::{
     EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables, thread_variables,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{Conversation, MessageRules};
 use pirn_definition::definition::{PinSection, Pinned};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -27,7 +28,6 @@ use super::message::{
     TriggerContext,
 };
 use super::step::Step;
-use crate::conversation::{Conversation, MessageRules};
 use crate::event::{EventMask, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::thread::{

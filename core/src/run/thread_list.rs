@@ -3,12 +3,12 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::graph::Graph;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::report::ThreadReport;
 use super::tree::Origin;
-use crate::conversation::TokenUsage;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::CompressionResult;
+use pirn_conversation::conversation::{Conversation, CountedMessage, MarkMap, select, select_counted};
 use pirn_definition::Millis;
 use pirn_definition::definition::{
     ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
@@ -23,8 +25,6 @@ use super::start::InitialState;
 use super::step::Step;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
-use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Conversation, CountedMessage, MarkMap, select, select_counted};
 use crate::event::Event;
 use crate::status::ThreadStatus;
 use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use pirn_conversation::conversation::TokenUsage;
+
 use super::RunMachine;
 use super::report::{NodeUsage, PathUsage, UsageReport};
 use super::slots::Slot;
 use super::tree::Origin;
 use super::{ForkNo, ThreadNo};
-use crate::conversation::TokenUsage;
 use crate::thread::UsageByNode;
 
 /// Token usage of a run so far.

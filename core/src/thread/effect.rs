@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
+use pirn_conversation::model_call::FinishReason;
 use pirn_definition::Millis;
 use pirn_definition::definition::{
     BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
@@ -18,9 +20,7 @@ use pirn_definition::value::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
 use crate::event::{EventMask, RaisedEvent, TakenEvents};
-use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 
 /// Number of an effect within its thread, ascending from 1.

@@ -24,6 +24,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pirn_conversation::model_call::FinishReason;
 use pirn_definition::definition::{AgentConfig, VariableScope};
 use pirn_definition::graph::{Graph, NodeIx};
 use pirn_definition::message::ToolCall;
@@ -43,7 +44,6 @@ use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
 use super::usage::UsageByNode;
 use crate::event::TakenEvents;
-use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 
 /// Kind of a thread.

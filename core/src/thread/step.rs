@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::definition::DEFAULT_MAX_STEPS;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -14,7 +15,6 @@ use super::effect::{
 use super::machine::{NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::{DeferredStop, SafePointWork};
-use crate::conversation::TokenUsage;
 use crate::event::{EventFields, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 

@@ -1,9 +1,8 @@
 //! Token usage of a thread's model calls, by node.
 
+use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
-
-use crate::conversation::TokenUsage;
 
 /// Usage of each node with model calls, sorted by node. A list, because most threads have few such nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

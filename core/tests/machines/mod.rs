@@ -1,5 +1,4 @@
 //! The smaller machines under arbitrary input.
 
-mod conversation;
 mod trigger;
 mod trigger_index;

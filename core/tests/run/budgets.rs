@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use pirn_core::conversation::{Cost, Currency, TokenUsage};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::conversation::{Cost, Currency, TokenUsage};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_core::run::{Message, Origin, ThreadNo, ToThread};
 use pirn_core::thread::{EffectId, Input, ModelReply, Outcome};
 use pirn_definition::definition::Budget;

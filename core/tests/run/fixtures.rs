@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::conversation::{Estimator, MessageRules, ModelRequest, Tokenizer};
+use pirn_conversation::model_call::CallBound;
 use pirn_core::event::EventMask;
-use pirn_core::model_call::CallBound;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment};
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use pirn_definition::definition::{SourceFile, load};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pirn_core::conversation::Conversation;
+use pirn_conversation::conversation::Conversation;
 use pirn_core::event::RaisedEvent;
 use pirn_core::run::{
     AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::conversation::{ModelRequest, Repairs, TokenUsage};
+use pirn_conversation::conversation::{ModelRequest, Repairs, TokenUsage};
 use pirn_core::event::{EventMask, RaisedEvent};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{

@@ -1,4 +1,4 @@
-//! Operations of CONTEXT_PROCESSOR; `pirn_core::conversation` implements them.
+//! Operations of CONTEXT_PROCESSOR; `pirn_conversation::conversation` implements them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

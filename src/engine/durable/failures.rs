@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::conversation::PreparedRequest;
+use pirn_conversation::conversation::PreparedRequest;
 use pirn_core::run::{Effect, ReplayStep, RunMachine, ThreadNo};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Output};

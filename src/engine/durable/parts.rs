@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::conversation::{Conversation, CountedMessage, MarkMap};
+use pirn_conversation::conversation::{Conversation, CountedMessage, MarkMap};
 use pirn_core::run::{SessionLeft, StoredConversation};
 use pirn_definition::message;
 use pirn_definition::message::Message;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pirn_core::conversation::MessageKind;
+use pirn_conversation::conversation::MessageKind;
 use pirn_definition::message::Message;
 use serde::Serialize;
 use serde_json::Value;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use pirn_actors::call_settings::{AskedModel, CallSettings};
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{Models, ToolSpec};
-use pirn_core::conversation::{Cost, PreparedRequest, TokenUsage};
-use pirn_core::model_call::{FinishReason, ModelFailure};
+use pirn_conversation::conversation::{Cost, PreparedRequest, TokenUsage};
+use pirn_conversation::model_call::{FinishReason, ModelFailure};
 use pirn_core::run::{
     Effect, JournaledInput, Message as RunMessage, Origin, ReplayStep, RunMachine, ThreadNo, ToThread, effect_key,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::sessions::{SessionKeeper, empty_session, recounted};
-use pirn_core::conversation::{Conversation, Tokenizer};
+use pirn_conversation::conversation::{Conversation, Tokenizer};
 use pirn_core::run::{JournaledInput, Message, RunStartRecord, SessionLeft, SessionState, ToSupervisor};
 use pirn_core::session::SessionPlace;
 use pirn_definition::error::{RunError, RunErrorCode};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use pirn_core::conversation::Conversation;
+use pirn_conversation::conversation::Conversation;
 use pirn_core::run::{
     Effect, JournaledInput, Message, OpenEffects, Outbox, PendingWaits, ReplayStep, RunEnvironment, RunMachine,
     RunSeed, RunStart, RunStartRecord, Timer, ToSupervisor, ToThread, WaitReason,

@@ -3,8 +3,8 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
-use pirn_core::conversation::ModelRequest;
-use pirn_core::model_call::CallBound;
+use pirn_conversation::conversation::ModelRequest;
+use pirn_conversation::model_call::CallBound;
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::RunError;
 use serde_json::{Map, Value};

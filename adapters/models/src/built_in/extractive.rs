@@ -1,11 +1,11 @@
-//! `extractive`: summarizes its input without a language model: see [`pirn_core::conversation::extractive`].
+//! `extractive`: summarizes its input without a language model: see [`pirn_conversation::conversation::extractive`].
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
-use pirn_core::conversation::extractive::{Budget, summary};
-use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
-use pirn_core::model_call::CallBound;
+use pirn_conversation::conversation::extractive::{Budget, summary};
+use pirn_conversation::conversation::{Estimator, ModelRequest, message_cost};
+use pirn_conversation::model_call::CallBound;
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::{Message, Role};

@@ -1,7 +1,7 @@
 //! The providers that need no network: `echo`, `scripted`, `extractive`. Here: the functions that they share, which find the user
 //! message, stream a reply and count its tokens.
 //!
-//! Not here: the algorithm of the summary, which is in `pirn_core::conversation::extractive`.
+//! Not here: the algorithm of the summary, which is in `pirn_conversation::conversation::extractive`.
 
 mod echo;
 mod extractive;
@@ -12,9 +12,9 @@ pub use extractive::Extractive;
 pub use scripted::Scripted;
 
 use pirn_actors::ports::ModelCall;
-use pirn_core::conversation::extractive::is_unspaced;
-use pirn_core::conversation::{Estimator, ModelRequest, TokenUsage, Tokenizer, message_cost};
-use pirn_core::model_call::FinishReason;
+use pirn_conversation::conversation::extractive::is_unspaced;
+use pirn_conversation::conversation::{Estimator, ModelRequest, TokenUsage, Tokenizer, message_cost};
+use pirn_conversation::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
 use pirn_definition::message::{Message, Role, ToolCall};
 

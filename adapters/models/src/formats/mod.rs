@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pirn_actors::History;
-use pirn_core::conversation::MarkMap;
+use pirn_conversation::conversation::MarkMap;
 use pirn_definition::definition::json_from_value;
 use pirn_definition::message::Message;
 use serde::de::DeserializeOwned;

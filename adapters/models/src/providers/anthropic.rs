@@ -1,7 +1,7 @@
 //! Anthropic's messages.
 
 use pirn_actors::ports::ToolSpec;
-use pirn_core::model_call::FinishReason;
+use pirn_conversation::model_call::FinishReason;
 use serde_json::{Value, json};
 
 use super::cache::CacheHints;

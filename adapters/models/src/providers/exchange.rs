@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::ModelCall;
-use pirn_core::model_call::FailureKind;
+use pirn_conversation::model_call::FailureKind;
 use pirn_core::thread::ModelReply;
 use pirn_definition::Millis;
 use pirn_definition::error::RunError;

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_definition::Millis;
 use pirn_definition::error::RunError;
 use reqwest::StatusCode;

@@ -1,7 +1,7 @@
 //! Gemini's generateContent.
 
 use pirn_actors::ports::ToolSpec;
-use pirn_core::model_call::{FailureKind, FinishReason};
+use pirn_conversation::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
 use super::failure::Failure;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pirn_actors::ports::ModelCall;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_definition::definition::shown_variable_name;
 use pirn_definition::error::RunError;
 use reqwest::header::HeaderValue;

@@ -1,7 +1,7 @@
 //! Models across the network: OpenAI's protocols, Anthropic's, Gemini's, Ollama's (feature `providers`).
 //!
 //! 1. A request is one attempt; retries, limits and fallbacks are decided outside (`retrying`).
-//! 2. Every failure records its kind in the error's details, see [`pirn_core::model_call::ModelFailure`].
+//! 2. Every failure records its kind in the error's details, see [`pirn_conversation::model_call::ModelFailure`].
 //! 3. The key is read from the environment for each request. It never appears in `Debug` output, events, logs or errors, even if
 //!    the provider quotes it. It is sent only to the endpoint: redirects are not followed.
 //! 4. Dropping the call closes its connection.
@@ -30,8 +30,8 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, max_tokens};
-use pirn_core::conversation::{MessageRules, ModelRequest};
-use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
+use pirn_conversation::conversation::{MessageRules, ModelRequest};
+use pirn_conversation::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::definition::{Profile, json_from_value, variable_name_fault, variable_text_fault};
 use pirn_definition::error::RunError;

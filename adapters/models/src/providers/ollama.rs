@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_actors::ports::ToolSpec;
-use pirn_core::model_call::{FailureKind, FinishReason};
+use pirn_conversation::model_call::{FailureKind, FinishReason};
 use pirn_definition::message::{Message, Part, Role};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Parsed parameters of a node: common ones by their usual names, all others unchanged.
 
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_definition::error::RunError;
 use serde_json::{Map, Number, Value};
 

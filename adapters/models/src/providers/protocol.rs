@@ -1,6 +1,6 @@
 //! Protocols: their names, their endpoints, and the modules that implement them.
 
-use pirn_core::conversation::MessageRules;
+use pirn_conversation::conversation::MessageRules;
 use reqwest::Url;
 use serde_json::Value;
 

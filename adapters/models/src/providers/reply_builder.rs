@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::conversation::TokenUsage;
-use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_conversation::conversation::TokenUsage;
+use pirn_conversation::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};

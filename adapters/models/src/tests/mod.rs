@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use pirn_actors::host::SimulatedHost;
 use pirn_actors::ports::{CallContext, Model, ModelCall, ModelSession, TokenSink};
-use pirn_core::conversation::{Estimator, ModelRequest, Repairs, message_cost};
+use pirn_conversation::conversation::{Estimator, ModelRequest, Repairs, message_cost};
 use pirn_core::thread::ModelReply;
 use pirn_definition::definition::Profile;
 use pirn_definition::error::RunError;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use pirn_actors::ports::{Model, ModelCall, Models, TokenSink};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::{RunError, RunErrorCode};
 use serde_json::{Value, json};
@@ -299,7 +299,7 @@ impl Model for Slow {
             call.clock.sleep(1_000).await;
             most.lock().unwrap().0 -= 1;
             Ok(ModelReply {
-                usage: pirn_core::conversation::TokenUsage::new(60, 40, 100),
+                usage: pirn_conversation::conversation::TokenUsage::new(60, 40, 100),
                 ..ModelReply::default()
             })
         }

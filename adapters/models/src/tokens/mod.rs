@@ -2,14 +2,14 @@
 //!
 //! Reading the tables of OpenAI's tokenizers takes noticeable time, so each is read once per process, when it is first used.
 //!
-//! Not here: the estimate, and the rules for images, which are in `pirn_core::conversation`.
+//! Not here: the estimate, and the rules for images, which are in `pirn_conversation::conversation`.
 
 #[cfg(feature = "tiktoken")]
 mod tiktoken;
 
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
+use pirn_conversation::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
 use pirn_definition::definition::{Profile, nearest};
 
 /// Returns the tokenizer called `name`: a tokenizer (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model (`gpt-4o`). `None`

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::conversation::{Estimator, MediaRule, Tokenizer};
+use pirn_conversation::conversation::{Estimator, MediaRule, Tokenizer};
 use pirn_definition::message::Part;
 use tiktoken_rs::CoreBPE;
 

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pirn_actors::ports::ScriptStats;
-use pirn_core::fair_queue::FairQueue;
+use pirn_conversation::fair_queue::FairQueue;
 use pirn_core::thread::Outcome;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::script::ScriptFault;

@@ -2,7 +2,7 @@
 #![allow(deprecated)] // of the protocol, not yet of its servers
 
 use pirn_actors::ports::Sampler;
-use pirn_core::model_call::FinishReason;
+use pirn_conversation::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
 use pirn_definition::message::{Message, Part, Role};
 use rmcp::model::{

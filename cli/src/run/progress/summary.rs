@@ -1,7 +1,7 @@
 //! The last line: how the run ended, its duration, threads, tokens, cost, budget and compressions.
 
 use pirn::{BudgetFigure, BudgetReport, RunReport, ThreadStatus};
-use pirn_core::conversation::{Cost, TokenUsage};
+use pirn_conversation::conversation::{Cost, TokenUsage};
 use pirn_core::thread::ThreadKind;
 
 use super::line::{Line, Tone, seconds};
@@ -145,7 +145,7 @@ fn listed<'w>(counts: impl IntoIterator<Item = (u64, &'w str)>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pirn_core::conversation::Currency;
+    use pirn_conversation::conversation::Currency;
     use serde_json::json;
 
     use super::*;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::ModelRequest;
+use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -11,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::conversation::ModelRequest;
-use crate::model_call::{FailureKind, ModelFailure};
 use crate::thread::effect::{ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 

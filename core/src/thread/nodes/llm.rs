@@ -19,6 +19,8 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::{AgentKind, TokenUsage, first_prompt};
+use pirn_conversation::model_call::{FinishReason, ModelFailure};
 use pirn_definition::definition::{BuiltInTool, ToolRoundLimit};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -30,8 +32,6 @@ use serde_json::{Value, json};
 use super::consent::{Consent, ConsentOutcome};
 use super::question::Interaction;
 use super::{NodeRun, Progress, evaluate, failure, request};
-use crate::conversation::{AgentKind, TokenUsage, first_prompt};
-use crate::model_call::{FinishReason, ModelFailure};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{
     ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, RequestWithEvents, ToolResult,

@@ -187,7 +187,7 @@ impl Conversation {
     }
 
     /// Returns the parts of that memory: see [`Entries::own_memory`].
-    pub(crate) fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
+    pub fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
         self.log.own_memory()
     }
 

@@ -3,7 +3,7 @@
 //! Every change except an insert at the end starts a new batch: the messages visible before are archived. Remaining leading system
 //! messages stay first. Tool blocks are retained or removed as a whole.
 //!
-//! Not here: the evaluation of templates ([`crate::thread`]), and the strategies of compression ([`super::compression`]).
+//! Not here: the evaluation of templates (`pirn_core::thread`), and the strategies of compression ([`super::compression`]).
 
 mod filter;
 mod insert;

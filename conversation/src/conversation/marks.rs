@@ -15,7 +15,6 @@ use super::ConversationError;
 
 /// `{ originalIndices[], batchBoundaries[], boundaryToBatch[], currentBatch }`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MarkMap {
     /// For each batch that was left: length of the complete history at that time, at which a rollback to the batch ends. Empty in a

@@ -10,7 +10,6 @@ use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
 
 /// Input of a compression. The current batch of `markMap`, which refers to `messages`, is compressed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionContext {
     /// Id of the thread that owns the conversation.
@@ -38,7 +37,6 @@ pub struct CompressionContext {
 /// Result of a compression. The current batch of `markMap`, which refers to `messages`, becomes visible. Without a change, both
 /// equal those of the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionResult {
     /// Messages in order.
@@ -52,7 +50,6 @@ pub struct CompressionResult {
 
 /// Statistics of a compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct CompressionStats {
     /// Number of visible messages before the compression.
@@ -68,7 +65,6 @@ pub struct CompressionStats {
 
 /// Facts of the summarized messages that are still visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct FactStats {
     /// Number of distinct facts.

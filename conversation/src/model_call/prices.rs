@@ -8,8 +8,8 @@ use crate::conversation::{Cost, Currency, TokenUsage};
 /// the price of output.
 ///
 /// ```
-/// # use pirn_core::conversation::TokenUsage;
-/// # use pirn_core::model_call::Prices;
+/// # use pirn_conversation::conversation::TokenUsage;
+/// # use pirn_conversation::model_call::Prices;
 /// let prices: Prices = serde_json::from_str(r#"{"input": 3, "cachedRead": 0.3, "output": 15}"#).unwrap();
 /// let spent = TokenUsage { cached_read: 1_000, ..TokenUsage::new(100, 10, 1_110) };
 /// assert_eq!(prices.of(&spent).amount(), 0.00075);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens that a provider reported, summed over a thread and its children.
 ///
 /// ```
-/// # use pirn_core::conversation::TokenUsage;
+/// # use pirn_conversation::conversation::TokenUsage;
 /// let mut spent = TokenUsage { cached_read: 80, ..TokenUsage::new(20, 5, 105) };
 /// spent.add(TokenUsage::new(1, 1, 2));
 /// assert_eq!((spent.input, spent.cached_read, spent.output, spent.total), (21, 80, 6, 107));
@@ -95,7 +95,7 @@ impl TokenUsage {
 /// amounts below 500, more than one call costs.
 ///
 /// ```
-/// # use pirn_core::conversation::{Cost, Currency};
+/// # use pirn_conversation::conversation::{Cost, Currency};
 /// let cost = Cost { pico: 1_250_000_000, currency: Currency::default() };
 /// assert_eq!(serde_json::to_value(cost).unwrap(), serde_json::json!({"amount": 0.00125, "currency": "USD"}));
 /// ```

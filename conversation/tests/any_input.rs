@@ -1,6 +1,6 @@
 //! Arbitrary inputs for a conversation: a rejected input changes nothing, every message is announced once, no panic.
 
-use pirn_core::conversation::{
+use pirn_conversation::conversation::{
     Conversation, ConversationEffect, ConversationInput, ConversationMachine, CountedMessage, Estimator, TokenLimit,
     TokenUsage, Tokenizer,
 };
