@@ -84,7 +84,7 @@ describe("the fold of events", { skip: pirn ? false : "there is no pirn command 
     assert.equal(join.status, "COMPLETED");
     assert.equal(model.firings.length, 3);
     assert.deepEqual(model.firings.map((firing) => firing.event.type), ["TOKEN_LIMIT_EXCEEDED", "TOKEN_LIMIT_EXCEEDED", "TOKEN_LIMIT_EXCEEDED"]);
-    const applied = model.compressions.filter((one) => one.computedBy !== undefined);
+    const applied = model.compressions.filter((one) => one.result === undefined);
     assert.equal(applied.length, 3);
     assert.ok(applied[0].tokensAfter < applied[0].tokensBefore);
   });

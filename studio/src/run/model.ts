@@ -57,7 +57,6 @@ export interface Call extends Span {
   name?: string;
   status: string;
   firstTokenAt?: number;
-  pieces: number;
   /** Tokens of the request and the limit. */
   tokens?: number;
   limit?: number;
@@ -98,14 +97,12 @@ export interface Fork extends Span {
   join?: Join;
 }
 
-/** From `start`, the JOIN waits; `metAt` is the decision if the strategy succeeded. */
+/** From `start`, the JOIN waits; `end` is its decision. */
 export interface Join extends Span {
   thread: string;
   node: string;
   strategy: string;
   timeoutMs?: number;
-  met?: number;
-  metAt?: number;
   status: string;
   output?: JsonObject;
   error?: RunError;
@@ -119,9 +116,7 @@ export interface Firing extends Span {
   thread: string;
   child: string;
   atNode?: string;
-  nextNode?: string;
   status: string;
-  error?: RunError;
   /** The event that fired it, from the output of the sub-workflow's first node. */
   event?: { type: string; sequence: number };
 }
@@ -141,8 +136,6 @@ export interface Compression {
   result?: { messages: Message[]; markMap?: JsonObject };
   error?: RunError;
   trigger?: string;
-  /** Sequence of the same compression's event in the thread that computed it, for the event that applied it. */
-  computedBy?: number;
 }
 
 export interface Question extends Span {
@@ -189,13 +182,10 @@ export class RunModel {
   readonly compressions: Compression[] = [];
   readonly questions: Question[] = [];
   readonly variables: VariableChange[] = [];
-  /** Events that the page shows as warnings: limits, budgets, doubts, dropped events. */
-  readonly notices: RunEvent[] = [];
   lastSequence = 0;
   startAt = 0;
   lastAt = 0;
-  /** Pieces of replies that arrived, and events that the service had dropped. */
-  pieces = 0;
+  /** Events that the service had dropped. */
   missed = 0;
 
   readonly #open = new Map<string, Visit>();
@@ -209,7 +199,6 @@ export class RunModel {
   readonly #announced = new Map<string, { parent: string; by: string }>();
   readonly #firingOf = new Map<string, Firing>();
   readonly #rounds = new Map<string, number>();
-  readonly #lastComputed = new Map<string, Compression>();
 
   /** Applies the next event. An event that was already applied changes nothing. */
   apply(event: RunEvent): void {
@@ -235,7 +224,7 @@ export class RunModel {
       case "THREAD_CANCELLED":
         return this.#threadEnded(event);
       case "THREAD_PAUSED":
-        this.#thread(event).pauses.push({ start: event.sequence, startAt: event.timestamp });
+        this.#thread(event).pauses.push(begin(event));
         return;
       case "THREAD_RESUMED":
         return close(this.#thread(event).pauses.at(-1), event);
@@ -250,11 +239,6 @@ export class RunModel {
         return close(this.forks.findLast((fork) => fork.thread === event.threadId && fork.node === event.nodeId && fork.end === undefined), event);
       case "THREAD_JOIN_STARTED":
         return this.#joinStarted(event);
-      case "THREAD_JOIN_CONDITION_MET": {
-        const join = this.#openJoin.get(event.threadId);
-        if (join) Object.assign(join, { met: event.sequence, metAt: event.timestamp });
-        return;
-      }
       case "SUBGRAPH_STARTED":
         this.#announced.set(event.childThreadId, { parent: event.threadId, by: event.nodeId });
         return;
@@ -289,20 +273,7 @@ export class RunModel {
       case "TOKEN_LIMIT_EXCEEDED": {
         const call = this.#openModelCall.get(event.threadId);
         if (call) call.held = true;
-        this.notices.push(event);
-        return;
       }
-      case "TOKEN_USAGE_WARNING":
-      case "TOKEN_LIMIT_APPROACHED":
-      case "BUDGET_WARNING":
-      case "BUDGET_OVERRUN":
-      case "EFFECT_IN_DOUBT":
-      case "ARTIFACT_DROPPED":
-      case "EVENT_DROPPED":
-      case "TRIGGER_FAILED":
-      case "REQUEST_REPAIRED":
-        this.notices.push(event);
-        return;
     }
   }
 
@@ -360,8 +331,7 @@ export class RunModel {
       visits: [],
       messages: [],
       pauses: [],
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     this.threads.set(thread.id, thread);
     this.threadList.push(thread);
@@ -418,8 +388,7 @@ export class RunModel {
       status: "RUNNING",
       calls: [],
       round: Math.max(0, round),
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     thread.visits.push(visit);
     this.visits.push(visit);
@@ -484,13 +453,12 @@ export class RunModel {
     const fork: Fork = {
       thread: event.threadId,
       node: event.nodeId,
-      isMap: event.subgraphId !== undefined && event.subgraphId !== null,
-      subgraph: event.subgraphId ?? undefined,
+      isMap: !!event.subgraphId,
+      subgraph: event.subgraphId,
       paths: event.forkPathIds ?? [],
       waiting: new Set<string>(event.forkPathIds ?? []),
       branches: [],
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     this.forks.push(fork);
     if (fork.paths.length > 0) this.#openForks.push(fork);
@@ -502,11 +470,10 @@ export class RunModel {
       thread: event.threadId,
       node: event.nodeId,
       strategy: event.joinStrategy,
-      timeoutMs: event.timeoutMs ?? undefined,
+      timeoutMs: event.timeoutMs,
       status: "RUNNING",
       fork,
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     if (fork) fork.join = join;
     this.joins.push(join);
@@ -537,16 +504,14 @@ export class RunModel {
       thread: event.threadId,
       node: visit?.node ?? "",
       status: "RUNNING",
-      pieces: 0,
       tokens: event.tokensUsed,
-      limit: event.tokenLimit ?? undefined,
+      limit: event.tokenLimit,
       messages: event.messages,
       pinnedAt: event.pinnedAt ?? undefined,
       stablePrefix: event.stablePrefixTokens ?? undefined,
       brokenAt: event.brokenAt ?? undefined,
       why: event.why ?? undefined,
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     this.calls.push(call);
     visit?.calls.push(call);
@@ -566,12 +531,9 @@ export class RunModel {
   }
 
   #piece(event: RunEvent): void {
-    this.pieces++;
-    if (event.sequence > this.lastSequence) this.lastSequence = event.sequence;
+    this.lastSequence = Math.max(this.lastSequence, event.sequence);
     const call = this.#openModelCall.get(event.threadId);
-    if (!call) return;
-    call.firstTokenAt ??= event.timestamp;
-    call.pieces++;
+    if (call) call.firstTokenAt ??= event.timestamp;
   }
 
   #toolStarted(event: RunEvent): void {
@@ -582,11 +544,9 @@ export class RunModel {
       node: event.nodeId ?? visit?.node ?? "",
       name: event.name,
       status: "RUNNING",
-      pieces: 0,
       toolCallId: event.toolCallId,
       arguments: event.arguments,
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     this.calls.push(call);
     visit?.calls.push(call);
@@ -609,11 +569,9 @@ export class RunModel {
       firing: event.firing,
       thread: event.threadId,
       child: event.childThreadId,
-      atNode: event.currentNodeId ?? undefined,
-      nextNode: event.nextNodeId ?? undefined,
+      atNode: event.currentNodeId,
       status: "RUNNING",
-      start: event.sequence,
-      startAt: event.timestamp,
+      ...begin(event),
     };
     this.firings.push(firing);
     this.#firingOf.set(event.childThreadId, firing);
@@ -624,7 +582,6 @@ export class RunModel {
     if (!firing) return;
     close(firing, event);
     firing.status = event.type === "TRIGGERED_SUBGRAPH_COMPLETED" ? "COMPLETED" : "FAILED";
-    firing.error = event.error ?? undefined;
   }
 
   #compressed(event: RunEvent): void {
@@ -639,17 +596,11 @@ export class RunModel {
       messagesAfter: event.messagesAfter,
       tokensBefore: event.tokensBefore,
       tokensAfter: event.tokensAfter,
-      result: event.result ?? undefined,
+      result: event.result,
       error: event.error ?? undefined,
-      trigger: event.triggerId ?? undefined,
+      trigger: event.triggerId,
     };
     this.compressions.push(compression);
-    if (compression.result) {
-      const parent = this.threads.get(event.threadId)?.parent;
-      if (parent) this.#lastComputed.set(parent, compression);
-      return;
-    }
-    compression.computedBy = this.#lastComputed.get(event.threadId)?.sequence;
   }
 
   #asked(event: RunEvent): void {
@@ -658,13 +609,12 @@ export class RunModel {
       thread: event.threadId,
       node: event.nodeId,
       question: event.question,
-      assignee: event.assignee ?? undefined,
-      schema: event.schema ?? undefined,
-      choices: event.choices ?? undefined,
-      timeoutMs: event.timeoutMs ?? undefined,
-      tool: event.tool ?? undefined,
-      start: event.sequence,
-      startAt: event.timestamp,
+      assignee: event.assignee,
+      schema: event.schema,
+      choices: event.choices,
+      timeoutMs: event.timeoutMs,
+      tool: event.tool,
+      ...begin(event),
     };
     this.questions.push(question);
     this.#openQuestions.set(question.id, question);
@@ -674,7 +624,7 @@ export class RunModel {
     const question = this.#openQuestions.get(event.interactionId);
     if (!question) return;
     question.answer = event.answer;
-    question.by = event.by ?? undefined;
+    question.by = event.by;
     this.#closeQuestion(question, event, outcome);
   }
 
@@ -721,6 +671,8 @@ export class RunModel {
     return visits.slice(0, countUpTo(visits, sequence, (visit) => visit.start));
   }
 }
+
+const begin = (event: RunEvent): Span => ({ start: event.sequence, startAt: event.timestamp });
 
 function close(span: Span | undefined, event: RunEvent): void {
   if (!span) return;
