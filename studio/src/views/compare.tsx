@@ -21,9 +21,12 @@ export function Compare() {
   const [a = "", b = ""] = route.value.args;
   if (!b) {
     return (
-      <p class="empty">
-        Select two runs in the <a href={href(["runs"])}>list of runs</a>, or fork a run.
-      </p>
+      <div class="view">
+        <h1>Compare</h1>
+        <p class="empty">
+          Select two runs in the <a href={href(["runs"])}>list of runs</a>, or fork a run.
+        </p>
+      </div>
     );
   }
   return <Both key={`${a}/${b}`} a={a} b={b} />;
