@@ -1,4 +1,4 @@
-// Writes the pictures of docs/studio.md from runs of the examples: node tests/screenshots.mjs
+// Writes the pictures of docs/studio.md from runs of the examples: node tests/screenshots.mjs [NAME...]
 import { mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { closeBrowser, launch, open, skip } from "./browser.mjs";
@@ -16,7 +16,7 @@ const shots = {
     shown: "button.compression-title",
     async prepare(page) {
       await page.locator("button.compression-title").first().click();
-      await page.locator(".compression .columns").evaluate((element) => element.scrollIntoView({ block: "center" }));
+      await page.locator(".pane").evaluate((element) => (element.scrollTop = 180));
     },
   },
   request: {
@@ -28,7 +28,7 @@ const shots = {
       await page.keyboard.press("ArrowDown");
       await page.getByLabel("Compare with").selectOption({ index: 1 });
       await page.locator(".byte-diff mark").first().waitFor();
-      await page.locator(".prefix").evaluate((element) => element.scrollIntoView({ block: "start" }));
+      await page.locator(".request-detail").evaluate((element) => (element.scrollTop = element.querySelector(".prefix").offsetTop - element.offsetTop));
     },
   },
   questions: { hash: "questions", shown: ".question" },
@@ -48,8 +48,10 @@ try {
   await service.call("/runs", { workflow: "refund", runId: "refund-3", input: { order: "HB-20977" } });
   await until(async () => (await service.call("/runs/refund-3/interactions")).interactions.length > 0, "the consent");
   mkdirSync(folder, { recursive: true });
+  const names = process.argv.slice(2);
   for (const [name, { hash, shown, prepare }] of Object.entries(shots)) {
-    const page = await open(site.url, `#/${hash}`, { width: 1120, height: 660 });
+    if (names.length > 0 && !names.includes(name)) continue;
+    const page = await open(site.url, `#/${hash}`, { width: 1000, height: 620 });
     await page.locator(shown).first().waitFor();
     await page.waitForTimeout(500);
     await prepare?.(page);

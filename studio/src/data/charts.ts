@@ -47,11 +47,15 @@ export function chartsOf({ series, intervalMs }: RecentMetrics): Chart[] {
   return [...charts.values()];
 }
 
-/** Increase since the point before; a decrease is a restart, from which the counter starts at 0. */
-const increases = (points: Points): Points =>
-  points.map((point, at) => {
-    const before = points[at - 1] ?? null;
-    return point === null || before === null ? null : point >= before ? point - before : point;
+/** Increase since the point before. A counter starts at 0: when it appears, and after a decrease, which is a restart. */
+function increases(points: Points): Points {
+  let last: number | null = 0;
+  return points.map((point, at) => {
+    const before = last;
+    if (point !== null || before !== 0) last = point;
+    if (point === null || before === null || at === 0) return null;
+    return point >= before ? point - before : point;
   });
+}
 
 const quotients = (sums: Points, counts: Points): Points => sums.map((sum, at) => (sum !== null && counts[at] ? sum / counts[at] : null));

@@ -9,6 +9,7 @@ test("a counter becomes its rate, a restart does not make it negative, and missi
   const series = [{ name: "pirn_runs_started_total", labels: { workflow: "a" }, points: [10, 20, null, 30, 5, 6] }];
   const [chart] = chartsOf({ intervalMs: 5000, from: 0, series });
   assert.deepEqual(chart.lines[0].points, [null, 2, null, null, 1, 0.2]);
+  assert.deepEqual(chartsOf({ intervalMs: 1000, from: 0, series: [{ ...series[0], points: [null, null, 3, 4] }] })[0].lines[0].points, [null, null, 3, 1]);
   assert.equal(chart.title, "runs started per second");
   assert.equal(chart.lines[0].label, "a");
 });
