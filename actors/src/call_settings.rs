@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::ports::{Model, Models, ToolSpec, Tools, laid_over_profile};
 
-/// What an effect states about a model call, in addition to its request.
+/// Facts of an effect about a model call, in addition to its request.
 #[derive(Clone, Copy)]
 pub struct AskedModel<'a> {
     /// Profile and parameters that expressions of the node have computed.

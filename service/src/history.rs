@@ -1,4 +1,4 @@
-//! What happened in a run: its state at a step, its steps, threads, model requests and definitions, and the difference from
+//! History of a run: its state at a step, its steps, threads, model requests and definitions, and the difference from
 //! another run.
 //!
 //! These follow from the run's journal, so a call needs a store. Threads of a run in memory are also in its events.

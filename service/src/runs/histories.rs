@@ -25,7 +25,7 @@ const ENTRY: usize = 256;
 /// Number of locks for replays: requests for one run share a lock, so they wait for one replay.
 const LOCKS: usize = 16;
 
-/// What happened in a run up to a state of its journal.
+/// History of a run up to a state of its journal.
 pub(crate) struct RunHistory {
     /// The run's entry in the store at that time.
     run: Run,

@@ -25,7 +25,7 @@ pub(super) struct FailedNode {
     pub(super) node_type: &'static str,
     /// Number of attempts of the node.
     pub(super) attempts: u32,
-    /// What the node received, as text.
+    /// Input of the node, as text.
     pub(super) input: String,
 }
 
