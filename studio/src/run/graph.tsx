@@ -342,12 +342,13 @@ function Box({ run, workflow, node, sequence, root, selected, focusable }: BoxPr
   const isStack = items !== undefined || new Set(state.entries.map((visit) => visit.thread)).size > 1;
   const note = noteOf(run, workflow, state, items, sequence);
   const select = () => cursor.select(node.id, root === undefined ? (isStack ? undefined : state.entries.at(-1)?.thread) : cursor.thread.value, workflow);
-  const about = [`${node.id}, ${node.type}, ${word}`, note].filter(Boolean).join(", ");
+  // The name starts with the visible text, as speech input needs it.
+  const about = [`${node.lines.map((line) => line.text).join(" ")} ${note}`, word].join(", ");
   return (
     <g
       class={`node ${tone} ${state.status === "PENDING" ? "pending" : ""} ${selected ? "selected" : ""}`}
       role="button"
-      tabIndex={focusable ? 0 : -1}
+      tabindex={focusable ? 0 : -1}
       aria-pressed={selected}
       aria-label={about}
       data-node={node.id}
@@ -361,20 +362,21 @@ function Box({ run, workflow, node, sequence, root, selected, focusable }: BoxPr
       {isStack && <Rect of={node} name="behind" by={7} />}
       {isStack && <Rect of={node} name="behind" by={3.5} />}
       <Rect of={node} name="box" />
-      {node.lines.map((line, i) => <Text key={i} line={line} />)}
+      <g>{node.lines.map((line) => [<Text line={line} />, " "])}</g>
       {state.status !== "PENDING" && (
-        <g class="badge">
+        <g class="badge" aria-hidden="true">
           <circle cx={node.x} cy={node.y} r={9} />
           <text x={node.x} y={node.y + 4} text-anchor="middle">{symbol}</text>
         </g>
       )}
+      {" "}
       {note && (
-        <g class="note">
+        <g class="note" aria-hidden="true">
           <rect x={node.x + node.width - widthOf(note) - 10} y={node.y + node.height - 7} width={widthOf(note) + 14} height={17} rx={8.5} />
           <text x={node.x + node.width - widthOf(note) - 3} y={node.y + node.height + 5.5}>{note}</text>
         </g>
       )}
-      <title>{node.title ?? node.id}</title>
+      {node.title && <title aria-hidden="true">{node.title}</title>}
     </g>
   );
 }

@@ -30,6 +30,7 @@ let pendingAt = 0;
 function isTaken(event: KeyboardEvent): boolean {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey) return true;
+  if (/^(range|checkbox|radio)$/.test((target as HTMLInputElement).type)) return /^( |Arrow|Home|End|Page)/.test(event.key);
   if (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return true;
   if (document.querySelector("dialog[open]") && event.key !== "?") return true;
   return (target.tagName === "BUTTON" || target.tagName === "A" || target.tagName === "SUMMARY") && (event.key === "Enter" || event.key === " ");
