@@ -94,7 +94,7 @@ function SmallChart({ chart: { name, title, unit, lines }, from, interval }: { c
           <path
             key={label}
             class={`series series-${at % 6}`}
-            d={points.map((point, index) => (point === null ? "" : `${(points[index - 1] ?? null) === null ? "M" : "L"}${x(index)} ${y(point)}`)).join("")}
+            d={points.map((point, index) => (point === null ? "" : `${(points[index - 1] ?? null) === null ? "M" : "L"}${x(index)} ${y(point)}h-2`)).join("")}
           />
         ))}
       </svg>
@@ -107,7 +107,9 @@ function SmallChart({ chart: { name, title, unit, lines }, from, interval }: { c
         <ul class="legend">
           {latest.slice(0, 6).map(({ label, at, text }) => (
             <li key={label}>
-              <span class={`key series-${at}`} aria-hidden="true" /> {label || "all"}: {text}
+              <svg class="key" viewBox="0 0 20 4" aria-hidden="true">
+                <path class={`series series-${at}`} d="M0 2h20" />
+              </svg> {label || "all"}: {text}
             </li>
           ))}
           {lines.length > 6 && <li class="dim">and {lines.length - 6} more</li>}
