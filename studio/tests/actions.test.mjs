@@ -73,7 +73,7 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     const card = page.locator("article", { hasText: "Finance: pay 3 EUR" });
     await card.getByLabel("approve").check();
     // Somebody else answers first, and the list has not been read again yet.
-    await page.route("**/v1/interactions", (route) => route.abort());
+    await page.route("**/v1/interactions?*", (route) => route.abort());
     await service.call(`/interactions/${id}`, { answer: "reject" });
     await card.getByRole("button", { name: "Answer" }).click();
     await card.getByText("INTERACTION_CLOSED").waitFor();

@@ -1,7 +1,8 @@
-// Questions: all open questions and consents of all runs.
+// Questions: all open questions and consents of all runs, or of one: `#/questions?run=ID`.
 
 import { useState } from "preact/hooks";
 import { canChange } from "../api";
+import { href, route } from "../router";
 import { plural } from "../ui/format";
 import { usePolling } from "../ui/polling";
 import { QuestionCard } from "../ui/question";
@@ -9,9 +10,10 @@ import { Loaded, useResource } from "../ui/resource";
 import type { Interaction } from "../types";
 
 export function Questions() {
-  const resource = useResource<{ interactions: Interaction[] }>("/interactions");
+  const resource = useResource<{ interactions: Interaction[]; more?: boolean }>("/interactions?limit=1000");
   usePolling(resource, 2000);
   const [notice, setNotice] = useState("");
+  const run = route.value.query.get("run");
   const answered = (question: Interaction) => {
     setNotice(`The answer to “${question.question}” was sent.`);
     void resource.reload();
@@ -23,22 +25,30 @@ export function Questions() {
         {notice}
       </p>
       <Loaded resource={resource}>
-        {({ interactions }) =>
-          interactions.length === 0 ? (
-            <p class="empty">No run waits for a person.</p>
-          ) : (
+        {({ interactions, more }) => {
+          const shown = interactions.filter((question) => !run || question.runId === run);
+          return (
             <>
+              {shown.length === 0 && <p class="empty">No run waits for a person.</p>}
               <p class="dim">
-                {plural(interactions.length, "open question")}.{!canChange() && " This page is read-only: answer with `pirn runs answer` or the API."}
+                {plural(shown.length, "open question")}
+                {more && " and more"}
+                {run && (
+                  <>
+                    {" "}
+                    of {run}: <a href={href(["questions"])}>all questions</a>
+                  </>
+                )}
+                .{!canChange() && " This page is read-only: answer with `pirn runs answer` or the API."}
               </p>
               <div class="cards">
-                {interactions.map((question) => (
+                {shown.map((question) => (
                   <QuestionCard key={question.id} question={question} showRun onAnswered={() => answered(question)} />
                 ))}
               </div>
             </>
-          )
-        }
+          );
+        }}
       </Loaded>
     </div>
   );
