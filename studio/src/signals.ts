@@ -5,7 +5,7 @@
 
 import { effect } from "./reactive";
 import { type ComponentType, Fragment, h as create, type VNode } from "preact";
-import { useEffect, useReducer, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 type Any = ComponentType<never>;
 
@@ -15,7 +15,7 @@ function track(component: (props: never) => VNode): Any {
   let found = tracked.get(component);
   if (!found) {
     found = ((props: never) => {
-      const [, again] = useReducer((n: number) => n + 1, 0);
+      const again = useState<object>()[1];
       const stop = useRef<(() => void) | undefined>(undefined);
       useEffect(() => () => stop.current?.(), []);
       stop.current?.();
@@ -24,7 +24,7 @@ function track(component: (props: never) => VNode): Any {
       // The first call renders and subscribes to what it reads; the next one is a change.
       stop.current = effect(() => {
         if (isFirst) output = component(props);
-        else again(undefined as never);
+        else again({});
         isFirst = false;
       });
       return output!;
@@ -35,5 +35,5 @@ function track(component: (props: never) => VNode): Any {
 }
 
 export const h: typeof create = ((type: unknown, ...rest: [never]) =>
-  create(typeof type === "function" && type !== Fragment && !("Provider" in type) ? track(type as never) : (type as never), ...rest)) as never;
+  create(typeof type === "function" && type !== Fragment ? track(type as never) : (type as never), ...rest)) as never;
 export { Fragment };

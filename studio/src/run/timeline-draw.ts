@@ -45,10 +45,10 @@ export interface Hit {
 
 type Colours = { [name: string]: string };
 
+/** The page's colours by name; read when they are first used. */
 export function colours(element: Element): Colours {
   const style = getComputedStyle(element);
-  const names = ["bg", "panel", "sunken", "line", "line-strong", "text", "dim", "accent", "focus", "select", "ok", "ok-bg", "run", "run-bg", "bad", "bad-bg", "wait", "wait-bg", "off", "off-bg", "violet"];
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  return new Proxy({} as Colours, { get: (known, name: string) => (known[name] ??= style.getPropertyValue(`--${name}`)) });
 }
 
 const TICKS = new Set(["CUSTOM", "NOTIFICATION", "VARIABLE_CHANGED", "TOKEN_USAGE_WARNING", "TOKEN_LIMIT_EXCEEDED", "BUDGET_WARNING", "BUDGET_OVERRUN", "EFFECT_IN_DOUBT", "TRIGGER_FAILED", "ARTIFACT_KEPT", "SCRIPT_LOG", "INTERACTION_ANSWERED"]);
@@ -69,11 +69,9 @@ export function draw(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): H
   for (let i = first; i < last; i++) {
     const y = RULER + i * ROW - frame.top;
     if (frame.rows[i]!.id === frame.thread) {
-      pen.fillStyle = c.select!;
-      pen.fillRect(0, y, width, ROW);
+      fill(pen, c.select!, 0, y, width, ROW);
     }
-    pen.fillStyle = c.line!;
-    pen.fillRect(0, y + ROW - 1, width, 1);
+    fill(pen, c.line!, 0, y + ROW - 1, width, 1);
   }
   pen.save();
   pen.beginPath();
@@ -110,8 +108,7 @@ function drawRow(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, thread
   const to = countUpTo(visits, t1, (visit) => visit.startAt);
   const a = xOf(frame, thread.startAt);
   const b = xOf(frame, endOf(frame, thread));
-  pen.fillStyle = c.line!;
-  pen.fillRect(a, y + 14, Math.max(1, b - a), 1);
+  fill(pen, c.line!, a, y + 14, Math.max(1, b - a), 1);
   let covered = -1;
   for (let i = from; i < to; i++) {
     const visit = visits[i]!;
@@ -124,8 +121,7 @@ function drawRow(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, thread
     drawVisit(pen, frame, c, visit, x, end, y, hits, thread);
   }
   for (const tick of ticks) {
-    pen.fillStyle = /LIMIT|WARNING|OVERRUN|DOUBT|FAILED/.test(tick.type) ? c.wait! : c.violet!;
-    pen.fillRect(tick.x, y + ROW - 7, 2, 6);
+    fill(pen, /LIMIT|WARNING|OVERRUN|DOUBT|FAILED/.test(tick.type) ? c.wait! : c.violet!, tick.x, y + ROW - 7, 2, 6);
   }
   drawBrackets(pen, frame, c, thread, y);
   if (thread.status && thread.end! <= frame.sequence && thread.status !== "COMPLETED") {
@@ -141,17 +137,15 @@ function drawVisit(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, visi
   const isWait = visit.type === "WAIT" || visit.type === "USER_INTERACTION" || visit.type === "JOIN" || visit.type === "SUBGRAPH" || visit.type === "MAP";
   const selected = visit.node === frame.node && (frame.thread === undefined || visit.thread === frame.thread);
   const width = end - x;
-  pen.fillStyle = isWait ? c.sunken! : (c[`${name}-bg`] ?? c.sunken!);
-  pen.fillRect(x, y + 5, width, 19);
+  fill(pen, isWait ? c.sunken! : (c[`${name}-bg`] || c.sunken!), x, y + 5, width, 19);
   if (isWait && width > 3) hatch(pen, x, y + 5, width, 19, visit.type === "USER_INTERACTION" ? c.wait! : c["line-strong"]!);
-  pen.fillStyle = c[name] ?? c.dim!;
-  pen.fillRect(x, y + 5, Math.min(2, width), 19);
+  fill(pen, c[name] || c.dim!, x, y + 5, Math.min(2, width), 19);
   if (selected) {
     pen.strokeStyle = c.focus!;
     pen.lineWidth = 2;
     pen.strokeRect(x, y + 5, width, 19);
   }
-  if (width > 26) label(pen, c, `${status === "COMPLETED" ? "" : `${look(status).symbol} `}${visit.node}${visit.attempt > 1 ? ` ↻${visit.attempt}` : ""}`, x + 6, y + 15, width - 10, isWait ? c.sunken! : undefined);
+  if (width > 26) label(pen, c.text!, `${status === "COMPLETED" ? "" : `${look(status).symbol} `}${visit.node}${visit.attempt > 1 ? ` ↻${visit.attempt}` : ""}`, x + 6, y + 15, width - 10, isWait ? c.sunken! : undefined);
   const took = duration(endOf(frame, visit) - visit.startAt);
   hits.push({ x, y: y + 4, width, height: 21, visit, thread, text: `${visit.node} ${visit.type}, ${look(status).word}${visit.attempt > 1 ? `, attempt ${visit.attempt}` : ""}, ${took}${visit.error ? `: ${visit.error.message}` : ""}` });
   let covered = -1;
@@ -186,7 +180,7 @@ function drawCall(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, call:
   hits.push({ x, y: top - 1, width: end - x, height: 6, call, visit, thread, text: `${what}, ${look(status).word}, ${took}${firstToken}` });
 }
 
-function label(pen: CanvasRenderingContext2D, c: Colours, text: string, x: number, y: number, width: number, background?: string): void {
+function label(pen: CanvasRenderingContext2D, colour: string, text: string, x: number, y: number, width: number, background?: string): void {
   let shown = text;
   if (pen.measureText(shown).width > width) {
     const keep = Math.floor((shown.length * width) / pen.measureText(shown).width) - 1;
@@ -194,11 +188,15 @@ function label(pen: CanvasRenderingContext2D, c: Colours, text: string, x: numbe
     shown = `${shown.slice(0, keep)}…`;
   }
   if (background) {
-    pen.fillStyle = background;
-    pen.fillRect(x - 3, y - 10, pen.measureText(shown).width + 6, 19);
+    fill(pen, background, x - 3, y - 10, pen.measureText(shown).width + 6, 19);
   }
-  pen.fillStyle = c.text!;
+  pen.fillStyle = colour;
   pen.fillText(shown, x, y);
+}
+
+function fill(pen: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number): void {
+  pen.fillStyle = colour;
+  pen.fillRect(x, y, width, height);
 }
 
 function hatch(pen: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, colour: string): void {
@@ -234,7 +232,7 @@ function drawBrackets(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, t
     pen.lineTo(end, y + 8);
     pen.stroke();
     const compression = compressionOf(frame.model, thread.id, firing.end);
-    if (compression && compression.sequence <= frame.sequence && end - x > 110) label(pen, c, `${tokens(compression.tokensBefore)} → ${tokens(compression.tokensAfter)}`, x + 60, y + 14, end - x - 64, c["run-bg"]);
+    if (compression && compression.sequence <= frame.sequence && end - x > 110) label(pen, c.text!, `${tokens(compression.tokensBefore)} → ${tokens(compression.tokensAfter)}`, x + 60, y + 14, end - x - 64, c["run-bg"]);
   }
 }
 
@@ -286,8 +284,7 @@ function drawFolds(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): voi
     if (!part.folded || part.to < frame.from || part.from > frame.to) continue;
     const x = xOf(frame, part.start);
     const width = xOf(frame, part.end) - x;
-    pen.fillStyle = c.sunken!;
-    pen.fillRect(x, RULER, width, frame.height);
+    fill(pen, c.sunken!, x, RULER, width, frame.height);
   }
 }
 
@@ -295,23 +292,20 @@ function drawName(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, threa
   const isLater = thread.start > frame.sequence;
   const indent = 8 + Math.min(6, thread.depth) * 10;
   const status = look(isLater ? undefined : threadStatus(frame.model, thread, frame.sequence));
-  pen.fillStyle = isLater ? c.dim! : (c[status.tone.slice(2)] ?? c.text!);
+  pen.fillStyle = isLater ? c.dim! : (c[status.tone.slice(2)] || c.text!);
   pen.fillText(status.symbol, indent, y + 15);
   const name = thread.path ?? thread.workflow;
-  label(pen, { ...c, text: isLater ? c.dim! : c.text! }, name, indent + 16, y + 15, frame.gutter - indent - 20);
+  label(pen, isLater ? c.dim! : c.text!, name, indent + 16, y + 15, frame.gutter - indent - 20);
   const more = thread.kind === "main" ? "main thread" : thread.kind === "branch" ? `branch of ${thread.startedBy ?? "fork"}` : thread.kind === "triggered" ? `by ${thread.startedBy ?? "trigger"}` : `called by ${thread.startedBy ?? "node"}`;
   pen.font = FONT.replace("12px", "11px");
-  label(pen, { ...c, text: c.dim! }, more, indent + 16, y + 30, frame.gutter - indent - 20);
+  label(pen, c.dim!, more, indent + 16, y + 30, frame.gutter - indent - 20);
   pen.font = FONT;
-  pen.fillStyle = c.line!;
-  pen.fillRect(frame.gutter - 1, y, 1, ROW);
+  fill(pen, c.line!, frame.gutter - 1, y, 1, ROW);
 }
 
 function drawRuler(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): void {
-  pen.fillStyle = c.panel!;
-  pen.fillRect(0, 0, frame.width, RULER);
-  pen.fillStyle = c.line!;
-  pen.fillRect(0, RULER - 1, frame.width, 1);
+  fill(pen, c.panel!, 0, 0, frame.width, RULER);
+  fill(pen, c.line!, 0, RULER - 1, frame.width, 1);
   const space = (frame.width - frame.gutter) / 90;
   const step = tickStep(frame.to - frame.from, space);
   let free = frame.gutter - 4;
@@ -320,10 +314,9 @@ function drawRuler(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): voi
     if (part.folded) {
       const x = xOf(frame, part.start);
       const end = xOf(frame, part.end);
-      pen.fillStyle = c.sunken!;
-      pen.fillRect(x, 0, end - x, RULER - 1);
+      fill(pen, c.sunken!, x, 0, end - x, RULER - 1);
       const text = `${duration(part.end - part.start)} idle`;
-      if (pen.measureText(text).width < end - x) label(pen, { ...c, text: c.dim! }, text, x + (end - x - pen.measureText(text).width) / 2, RULER / 2, end - x);
+      if (pen.measureText(text).width < end - x) label(pen, c.dim!, text, x + (end - x - pen.measureText(text).width) / 2, RULER / 2, end - x);
       free = Math.max(free, end);
       continue;
     }
@@ -331,8 +324,7 @@ function drawRuler(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): voi
     const visibleTo = Math.min(part.end, frame.scale.timeAt(Math.min(part.to, frame.to)));
     for (let at = Math.ceil((visibleFrom - frame.model.startAt) / step) * step; at + frame.model.startAt <= visibleTo; at += step) {
       const x = xOf(frame, at + frame.model.startAt);
-      pen.fillStyle = c.line!;
-      pen.fillRect(Math.round(x), RULER - 6, 1, 5);
+      fill(pen, c.line!, Math.round(x), RULER - 6, 1, 5);
       const text = duration(at);
       const width = pen.measureText(text).width;
       if (x < free || x + width + 6 > frame.width) continue;
@@ -348,8 +340,7 @@ function drawRuler(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): voi
 function drawCursor(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): void {
   const x = Math.round(xOf(frame, frame.now));
   if (x >= frame.gutter) {
-    pen.fillStyle = c.accent!;
-    pen.fillRect(x - 1, 0, 2, frame.height);
+    fill(pen, c.accent!, x - 1, 0, 2, frame.height);
     pen.beginPath();
     pen.moveTo(x - 6, 0);
     pen.lineTo(x + 6, 0);
@@ -357,14 +348,12 @@ function drawCursor(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): vo
     pen.fill();
   }
   if (frame.hover !== undefined && frame.hover >= frame.gutter) {
-    pen.fillStyle = c["line-strong"]!;
-    pen.fillRect(frame.hover, RULER, 1, frame.height);
+    fill(pen, c["line-strong"]!, frame.hover, RULER, 1, frame.height);
   }
   if (frame.select) {
     const [a, b] = frame.select;
     pen.globalAlpha = 0.25;
-    pen.fillStyle = c.accent!;
-    pen.fillRect(Math.min(a, b), 0, Math.abs(b - a), frame.height);
+    fill(pen, c.accent!, Math.min(a, b), 0, Math.abs(b - a), frame.height);
     pen.globalAlpha = 1;
   }
 }

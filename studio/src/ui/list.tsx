@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useId } from "./id";
 
 export interface ListProps {
   /** Name for screen readers. */
@@ -23,12 +24,11 @@ export interface ListProps {
 }
 
 const EXTRA = 4;
-let ids = 0;
 
 export function List(props: ListProps) {
   const { count, rowHeight, selected = -1, onSelect } = props;
   const box = useRef<HTMLDivElement>(null);
-  const [id] = useState(() => `list-${++ids}`);
+  const id = useId();
   const [view, setView] = useState({ top: 0, height: 600 });
   const atEnd = useRef(true);
 

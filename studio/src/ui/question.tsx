@@ -1,6 +1,7 @@
 // A question of a run to a person, as a form: choices, a form of the answer's schema, or consent to a tool call.
 
-import { useId, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { useId } from "./id";
 import { canChange, post } from "../api";
 import type { Schema } from "../data/schema";
 import { href } from "../router";

@@ -1,11 +1,11 @@
 // Forms generated from JSON Schema. The form edits a JSON value; the same value can be edited as JSON text.
 
-import { createContext } from "preact";
-import { useContext, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { type Field, fieldOf, numberFrom, parseJson, type Problem, problems, type Schema, withProperty } from "../data/schema";
 import type { Json } from "../types";
 import { brief } from "./format";
+import { useId } from "./id";
 import { ProblemBox, toProblem } from "./resource";
 import type { Problem as ApiProblem } from "../api";
 
@@ -14,8 +14,6 @@ interface FormState {
   /** Problems by pointer; shown after the first attempt to send. */
   problems: Map<string, string[]>;
 }
-
-const State = createContext<FormState>({ root: true, problems: new Map() });
 
 export interface JsonFormProps {
   /** Without a schema, the value is edited as JSON text. */
@@ -83,7 +81,6 @@ export function JsonForm(props: JsonFormProps) {
 
   return (
     <form ref={form} class="form" noValidate onSubmit={submit}>
-      <State.Provider value={{ root: schema, problems: byPointer }}>
         {props.isHidden ? null : asText ? (
           <div class="field">
             <label for={`${id}-text`}>{props.label ?? "Value"} (JSON)</label>
@@ -103,9 +100,8 @@ export function JsonForm(props: JsonFormProps) {
             </div>
           </div>
         ) : (
-          <FieldInput field={root} value={value} pointer="" onChange={setValue} isRoot />
+          <FieldInput form={{ root: schema, problems: byPointer }} field={root} value={value} pointer="" onChange={setValue} isRoot />
         )}
-      </State.Provider>
       {props.children}
       {refused && <ProblemBox problem={refused} />}
       <div class="actions">
@@ -134,6 +130,7 @@ function PointerProblem({ problem }: { problem: Problem }) {
 }
 
 interface InputProps {
+  form: FormState;
   field: Field;
   value: Json | undefined;
   pointer: string;
@@ -143,10 +140,9 @@ interface InputProps {
 
 /** The input of a field with its label, description and problems. */
 function FieldInput(props: InputProps) {
-  const { field, pointer, isRoot } = props;
-  const { problems } = useContext(State);
+  const { form, field, pointer, isRoot } = props;
   const id = useId();
-  const messages = problems.get(pointer) ?? [];
+  const messages = form.problems.get(pointer) ?? [];
   const isGroup = field.kind === "object" || field.kind === "list" || isRadio(field);
   const about = { id, describedBy: `${id}-about`, isInvalid: messages.length > 0 };
   const title = field.title || (isRoot ? "" : "Value");
@@ -191,13 +187,14 @@ function FieldInput(props: InputProps) {
 
 const isRadio = (field: Field): boolean => field.kind === "choice" && field.choices!.length <= 5;
 
-function GroupInput({ field, value, pointer, onChange, isRoot }: InputProps) {
+function GroupInput({ form, field, value, pointer, onChange, isRoot }: InputProps) {
   if (field.kind === "object") {
     const object = value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
     return (
       <>
         {field.properties!.map(({ name, field: inner }) => (
           <FieldInput
+            form={form}
             key={name}
             field={inner}
             value={object[name]}
@@ -212,7 +209,7 @@ function GroupInput({ field, value, pointer, onChange, isRoot }: InputProps) {
       </>
     );
   }
-  if (field.kind === "list") return <ListInput field={field} value={value} pointer={pointer} onChange={onChange} />;
+  if (field.kind === "list") return <ListInput form={form} field={field} value={value} pointer={pointer} onChange={onChange} />;
   return <ChoiceInput field={field} value={value} onChange={onChange} />;
 }
 
@@ -241,17 +238,16 @@ function ChoiceInput({ field, value, onChange }: Pick<InputProps, "field" | "val
 /** Most items of a list that are fields. */
 const MAX_ITEMS = 200;
 
-function ListInput({ field, value, pointer, onChange }: InputProps) {
-  const { root } = useContext(State);
+function ListInput({ form, field, value, pointer, onChange }: InputProps) {
   const list = Array.isArray(value) ? value : [];
-  const item = fieldOf(field.items!, root, "", true, pointer.split("/").length);
+  const item = fieldOf(field.items!, form.root, "", true, pointer.split("/").length);
   const replace = (at: number, next: Json | undefined) => onChange(list.map((one, index) => (index === at ? (next ?? null) : one)));
   return (
     <>
       <ol class="list-input">
         {list.slice(0, MAX_ITEMS).map((one, at) => (
           <li key={at}>
-            <FieldInput field={{ ...item, title: item.title || `Item ${at + 1}` }} value={one} pointer={`${pointer}/${at}`} onChange={(next) => replace(at, next)} />
+            <FieldInput form={form} field={{ ...item, title: item.title || `Item ${at + 1}` }} value={one} pointer={`${pointer}/${at}`} onChange={(next) => replace(at, next)} />
             <button type="button" class="icon" aria-label={`Remove item ${at + 1}`} onClick={() => onChange(list.filter((_, index) => index !== at))}>
               ✕
             </button>

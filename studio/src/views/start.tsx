@@ -1,6 +1,7 @@
 // The form that starts a run: input by the workflow's schema, otherwise JSON; session, run id and conversation on demand.
 
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { useId } from "../ui/id";
 import { get, post } from "../api";
 import type { Schema } from "../data/schema";
 import type { JsonObject, WorkflowItem } from "../types";
