@@ -5,7 +5,7 @@ use crate::font::{ASCENT, LINE_HEIGHT, clean, width, wrap};
 use crate::sketch::SketchBox;
 
 /// Maximum width of a line in a box.
-const WIDEST_LINE: i32 = 230;
+const WIDEST_LINE: i32 = 240;
 /// Maximum width of a line of an edge's label.
 const WIDEST_LABEL: i32 = 170;
 /// Maximum number of lines of a text.
@@ -37,11 +37,10 @@ impl Text {
         Self::of(text, lines.into_iter().map(|line| (line, false)))
     }
 
-    #[allow(dead_code)] // lanes and frames are not yet laid out
-    /// Returns the title of an area: one line of at most this width.
-    pub(crate) fn heading(text: &str, widest: i32) -> Self {
+    /// Returns the title of an area.
+    pub(crate) fn heading(text: &str, widest: i32, count: usize) -> Self {
         let text = clean(&start(text));
-        let lines = wrap(&text, widest, 1, true);
+        let lines = wrap(&text, widest, count, true);
         Self::of(text, lines.into_iter().map(|line| (line, true)))
     }
 

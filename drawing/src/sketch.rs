@@ -1,7 +1,5 @@
 //! The input of the layout: boxes and arrows without positions.
 
-#![allow(dead_code)] // forks and loops are recorded and not yet laid out
-
 use crate::drawing::EdgeKind;
 
 /// Boxes, the arrows between them, and their nesting.

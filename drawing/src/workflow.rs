@@ -314,13 +314,16 @@ fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
 
 fn trigger_settings(trigger: &TriggerDefinition) -> String {
     let mut words = Words::default();
-    let (action, _) = action(&trigger.action);
     if let Some(schedule) = &trigger.schedule {
-        words.say(format!("at {} {}: {action}", schedule.cron, schedule.timezone));
+        words.say(format!("at {} {}", schedule.cron, schedule.timezone));
     } else {
         let event = trigger.condition.event_name.as_deref();
-        let event = event.unwrap_or(trigger.condition.event_type.as_str());
-        words.say(format!("on {event}: {action}"));
+        words.say(format!("on {}", event.unwrap_or(trigger.condition.event_type.as_str())));
+    }
+    // An arrow shows the workflow that a trigger starts.
+    let (action, started) = action(&trigger.action);
+    if started.is_none() {
+        words.say(action);
     }
     if let TriggerAction::ExecuteTriggeredSubgraph(execute) = &trigger.action
         && !execute.wait_for_completion

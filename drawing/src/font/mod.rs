@@ -87,20 +87,21 @@ fn fitting(text: &str, widest: i32, bold: bool) -> usize {
     text.len()
 }
 
-/// Returns the last place up to `end` at which a line may end: a space, or after punctuation between words; otherwise `end`.
+/// Returns the last place up to `end` at which a line may end: a space, otherwise after punctuation within a word, otherwise `end`.
 fn break_before(text: &str, end: usize) -> usize {
-    let mut best = None;
+    let (mut space, mut within) = (None, None);
     let mut before = None;
     for (at, c) in text.char_indices().take_while(|(at, _)| *at <= end) {
-        let is_break =
-            c == ' ' || before.is_some_and(|before: char| "_-/.,:;|&".contains(before) && c.is_alphanumeric());
-        if is_break && at > 0 {
-            best = Some(at);
+        if c == ' ' {
+            space = Some(at);
+        } else if before.is_some_and(|before: char| "_-/.,:;|&".contains(before) && c.is_alphanumeric()) {
+            within = Some(at);
         }
         before = Some(c);
     }
-    // A line that is less than half full looks worse than a broken word.
-    best.filter(|best| *best * 2 >= end).unwrap_or(end)
+    // A line that is less than a third full looks worse than a broken word.
+    let is_long = |at: &usize| *at * 3 >= end;
+    space.filter(is_long).or(within.filter(is_long)).unwrap_or(end)
 }
 
 fn shortened(text: &str, widest: i32, bold: bool) -> String {

@@ -1,0 +1,6 @@
+//! Pictures of examples and of random workflows.
+
+mod checks;
+mod examples;
+mod random;
+mod sizes;

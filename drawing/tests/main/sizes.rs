@@ -1,0 +1,116 @@
+//! Large workflows, and the bounds of the layout.
+
+use std::time::{Duration, Instant};
+
+use pirn_drawing::{Drawing, svg};
+use serde_json::{Value, json};
+
+use crate::checks::{check, used_share};
+use crate::examples::drawn;
+use crate::random::{Piece, file, loaded};
+
+/// Time for a picture, in a build without optimisation and on a machine that is busy. An optimised build needs a twentieth.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[allow(clippy::disallowed_methods)] // the bound is one of real time
+fn timed(name: &str, file: &Value) -> Drawing {
+    let loaded = loaded(file);
+    let start = Instant::now();
+    let drawing = drawn(&loaded);
+    let elapsed = start.elapsed();
+    println!("{name}: {elapsed:?}, {} x {}", drawing.width, drawing.height);
+    assert!(elapsed < LONGEST, "{name}: {elapsed:?}");
+    if let Some(folder) = std::env::var_os("PIRN_DRAW_TO") {
+        let file = std::path::PathBuf::from(folder).join(format!("{name}.svg"));
+        std::fs::write(file, svg(&drawing)).expect("writable");
+    }
+    drawing
+}
+
+/// A workflow of about 300 nodes with forks, routes and loops.
+fn usual() -> Value {
+    let node = |at: usize| Piece::Node(at % 11, at % 2);
+    let chain = |from: usize, count: usize| Piece::Sequence((from..from + count).map(node).collect());
+    let part = |at: usize| {
+        let fork = Piece::Fork(
+            (0..2 + at % 4)
+                .map(|path| chain(at + path, 1 + (at + path) % 3))
+                .collect(),
+            false,
+        );
+        let route = Piece::Route(vec![chain(at, 2), Piece::Guarded(Box::new(node(at))), chain(at, 1)]);
+        Piece::Sequence(vec![node(at), fork, route, Piece::Loop(Box::new(chain(at + 1, 2)))])
+    };
+    file(&Piece::Sequence((0..10).map(part).collect()), &[]).0
+}
+
+/// Nodes in a chain, with more edges.
+fn chain(count: usize, more: impl Fn(usize) -> Vec<usize>) -> Value {
+    let nodes: Vec<Value> = (0..count)
+        .map(|at| json!({"id": format!("n{at}"), "type": "CODE", "config": {"code": "1"}}))
+        .collect();
+    let edge = |from: usize, to: usize| json!({"from": format!("n{from}"), "to": format!("n{to}")});
+    let edges: Vec<Value> = (1..count)
+        .map(|at| edge(at - 1, at))
+        .chain((0..count).flat_map(|from| more(from).into_iter().map(move |to| edge(from, to))))
+        .collect();
+    json!({"id": "chain", "nodes": nodes, "edges": edges})
+}
+
+#[test]
+fn three_hundred_nodes_meet_all_rules() {
+    let drawing = timed("usual-300", &usual());
+    assert!((250..400).contains(&drawing.nodes.len()), "{}", drawing.nodes.len());
+    check(&drawing);
+    assert!(used_share(&drawing) > 0.2, "{}", used_share(&drawing));
+}
+
+#[test]
+fn a_fork_of_a_thousand_is_divided_into_rows() {
+    let paths = (0..1000).map(|at| Piece::Node(at % 11, 0)).collect();
+    let drawing = timed("fork-1000", &file(&Piece::Fork(paths, false), &[]).0);
+    assert_eq!(drawing.lanes.len(), 1000);
+    check(&drawing);
+    assert!(
+        drawing.width < 3 * drawing.height,
+        "{} x {}",
+        drawing.width,
+        drawing.height
+    );
+}
+
+#[test]
+fn ten_thousand_nodes_take_bounded_time_and_meet_all_rules() {
+    check(&timed("chain-10000", &chain(10_000, |_| Vec::new())));
+    // Each error leads to the last node; each node leads back to the first one; each node leads somewhere; one node leads everywhere.
+    let star = (0..9_999).collect::<Vec<_>>();
+    timed("errors-10000", &chain(10_000, |_| vec![9_999]));
+    timed("back-10000", &chain(10_000, |_| vec![0]));
+    timed("random-10000", &chain(10_000, |at| vec![at * 7_919 % 10_000]));
+    timed(
+        "star-10000",
+        &chain(10_000, |at| if at == 0 { star.clone() } else { Vec::new() }),
+    );
+    check(&timed("errors-1000", &chain(1_000, |_| vec![999])));
+    check(&timed("random-1000", &chain(1_000, |at| vec![at * 7_919 % 1_000])));
+    check(&timed("random-200", &chain(200, |at| vec![at * 7_919 % 200])));
+}
+
+#[test]
+fn deep_nesting_is_drawn() {
+    let mut piece = Piece::Node(1, 0);
+    for at in 0..60 {
+        piece = if at % 2 == 0 {
+            Piece::Fork(vec![piece, Piece::Node(2, 0)], false)
+        } else {
+            Piece::Loop(Box::new(piece))
+        };
+    }
+    check(&timed("deep", &file(&piece, &[]).0));
+}
+
+#[test]
+fn an_empty_workflow_is_drawn() {
+    let drawing = timed("empty", &json!({"id": "none", "nodes": [], "edges": []}));
+    assert!(drawing.nodes.is_empty() && drawing.width > 0);
+}
