@@ -10,7 +10,7 @@ import { minify } from "terser";
 const LIMIT = 60_000;
 /** Properties of the page's own objects, which are shortened. tests/source.test.mjs checks that none is a name of the API or a string. */
 export const SHORTENED =
-  "visits visitsOf startAt endAt firstTokenAt startedBy stablePrefix held replyTokens atNode threadList compressions setParents setRequests countAt sequenceAt variablesAt questionsAt visitsAt isFirst focusFirst focusable workflowShown toStep roots sheets gutter rowOf pauses explanation isRequired isOptional describedBy isInvalid beginsSentence kept lostIn inherited lastRequest isUsed firedTrigger childOfTrigger rowHeight rowClass onOpen onEvents onEnd onProblem folded"
+  "visits visitsOf startAt endAt firstTokenAt startedBy stablePrefix held replyTokens atNode threadList compressions setParents setRequests countAt sequenceAt variablesAt questionsAt visitsAt isFirst focusFirst focusable workflowShown toStep roots sheets gutter rowOf pauses isRequired isOptional describedBy isInvalid beginsSentence kept lostIn inherited lastRequest isUsed firedTrigger childOfTrigger rowHeight rowClass onOpen onEvents onEnd onProblem folded"
     .split(" ");
 /** Styles in the order of their precedence. */
 const STYLES = "run/graph.css run/timeline.css run/panes.css views/views.css style.css";

@@ -30,7 +30,7 @@ export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
   const done = (text: string | undefined) => {
     open(undefined);
     setNotice(text ?? "");
-    run.refresh();
+    void run.refresh();
   };
   const act = (name: string, text: string) => {
     setProblem(undefined);

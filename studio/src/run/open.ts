@@ -14,7 +14,7 @@ export interface Steps {
 }
 
 const PAGE = 1000;
-/** Milliseconds between two drawings of a long run, and after a change until the API is asked again. */
+/** Milliseconds between two drawings of a long run, and from a change until the API is asked again. */
 const MAX_DELAY = 400;
 const REFRESH = 2000;
 
@@ -35,7 +35,6 @@ export class OpenRun {
   readonly requests = signal<RequestItem[] | undefined>(undefined);
   readonly drawings = signal<{ [workflow: string]: Drawing } | undefined>(undefined);
   readonly definitions = signal<Definition[] | undefined>(undefined);
-  readonly explanation = signal<string | undefined>(undefined);
 
   readonly cursor = new Cursor(this);
   /** Status of the run: from the end of the stream or the report, otherwise RUNNING or what it waits for. */
@@ -59,7 +58,7 @@ export class OpenRun {
     if (isExport) this.#openExport();
     else {
       void this.#follow();
-      this.refresh();
+      void this.refresh();
     }
   }
 
@@ -74,18 +73,21 @@ export class OpenRun {
     return `/runs/${encodeURIComponent(this.id)}${rest}`;
   }
 
-  /** Loads again what the events do not contain: after an action, and by itself while the run continues. */
-  refresh() {
+  /**
+   * Loads again what the events do not contain: after an action, at the end, and while events arrive. The service replays the run for this, so
+   * the next time is later if it takes long.
+   */
+  async refresh() {
     clearTimeout(this.#refreshTimer);
-    this.#refreshTimer = undefined;
-    void this.#load("", this.report);
-    void this.#loadSteps();
-    void this.#loadThreads();
-    void this.#loadRequests();
-    void this.#load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", this.drawings, (answer) => answer.drawings);
-    if (!this.definitions.value)
-      void this.#load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows);
-    void this.#load("/explain", this.explanation);
+    this.#refreshTimer = this.#hasNews = undefined;
+    const start = Date.now();
+    const { drawings } = this;
+    const isDrawn = drawings.value && this.model.threadList.every((thread) => drawings.value![thread.workflow]);
+    const loads = [this.#load("", this.report), this.#loadSteps(), this.#loadThreads(), this.#loadRequests()];
+    if (!isDrawn) loads.push(this.#load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", drawings, (answer) => answer.drawings));
+    if (!isDrawn) loads.push(this.#load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows));
+    await Promise.all(loads);
+    this.#pause = Math.max(REFRESH, 4 * (Date.now() - start));
   }
 
   async #load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
@@ -142,6 +144,9 @@ export class OpenRun {
   }
 
   #stepList: Step[] | undefined;
+  /** Events have arrived since the last refresh. */
+  #hasNews: true | undefined;
+  #pause = REFRESH;
 
   #alignSteps() {
     if (this.#stepList && this.loaded.value) this.steps.value = { list: this.#stepList, ends: stepEnds(this.#stepList, this.model.events) };
@@ -159,7 +164,7 @@ export class OpenRun {
       this.lastSequence.value = this.model.lastSequence;
       this.version.value++;
     });
-    this.refresh();
+    void this.refresh();
   }
 
   async #follow() {
@@ -171,7 +176,7 @@ export class OpenRun {
         clearTimeout(this.#publishing);
         this.ended.value = true;
         this.#publish();
-        this.refresh();
+        void this.refresh();
       },
     });
   }
@@ -187,6 +192,7 @@ export class OpenRun {
       }
     }
     this.problem.value = undefined;
+    this.#hasNews = true;
     this.#changed();
   }
 
@@ -207,7 +213,7 @@ export class OpenRun {
       this.version.value++;
       this.#alignSteps();
     });
-    this.#refreshTimer ??= this.ended.value ? undefined : setTimeout(() => this.refresh(), REFRESH);
+    if (this.#hasNews && !this.ended.value) this.#refreshTimer ??= setTimeout(() => void this.refresh(), this.#pause);
   }
 }
 

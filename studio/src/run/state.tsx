@@ -63,7 +63,7 @@ function Questions({ run }: { run: OpenRun }) {
             runId: run.id,
             workflowId: run.model.workflow,
           }}
-          onAnswered={() => run.refresh()}
+          onAnswered={() => void run.refresh()}
         />
       ))}
     </section>
