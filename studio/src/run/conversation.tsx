@@ -172,7 +172,7 @@ function Pinned({ run, thread }: { run: OpenRun; thread: ThreadConversation }) {
   return (
     <details class="pinned">
       <summary>
-        <span aria-hidden="true">📌 </span>Pinned context, inserted here into the last request
+        Pinned context, inserted here into the last request
       </summary>
       <PinnedMessages run={run} item={requestAt(run, thread.threadId, thread.lastRequest!.sequence)} />
     </details>

@@ -80,12 +80,14 @@ function RequestLine({ item, call }: { item: RequestItem; call?: Call }) {
 
 const WHY: { [reason: string]: string } = {
   profile: "another profile was used",
+  model: "another profile or model was used",
   tools: "the offered tools changed",
   responseFormat: "the response format changed",
   system: "the text of a system message changed",
   pinned: "the pinned context moved or changed",
   repair: "a message was inserted to make the request valid",
-  history: "the conversation was compressed or changed by more than an append",
+  compression: "the conversation was compressed",
+  history: "the conversation was changed by more than an append",
 };
 
 interface DetailProps {
@@ -141,7 +143,7 @@ function Prefix({ call, detail, items, item, other }: { call?: Call; detail?: Re
       <CacheBar total={total} stable={stable} cached={item.cachedTokens} />
       <p>
         {call && `${percent(stable, total)} of the request equals the start of the thread's previous request. `}
-        {reason ? `The prefix changed${where ? ` at ${where}` : ""}: ${WHY[reason] ?? reason}.` : prefix ? "The request contains the previous one completely." : ""}
+        {reason && reason !== "grew" ? `The prefix changed${where && ` at ${where}`}: ${WHY[reason] ?? reason}.` : prefix && "The request contains the previous one completely."}
       </p>
       {others.length > 0 && (
         <label>

@@ -1,6 +1,6 @@
 // Two texts with their differences: by lines, and side by side at the first differing byte.
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { byteLength, excerpt, firstDifference, lineDiff } from "../data/diff";
 import { count, plural } from "./format";
 
@@ -41,6 +41,13 @@ const AFTER = 4_000;
 export function ByteDiff({ left, right, leftName, rightName }: { left: string; right: string; leftName: string; rightName: string }) {
   const [isWhole, setWhole] = useState(false);
   const difference = useMemo(() => firstDifference(left, right), [left, right]);
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    for (const mark of box.current?.querySelectorAll("mark") ?? []) {
+      const pre = mark.parentElement!;
+      pre.scrollTop = mark.offsetTop - pre.offsetTop - pre.clientHeight / 3;
+    }
+  }, [difference, isWhole]);
   if (!difference) return <p class="dim">Both requests are equal: {count(byteLength(left))} bytes.</p>;
   const { index, byte } = difference;
   const from = isWhole ? 0 : Math.max(0, index - BEFORE);
@@ -49,7 +56,7 @@ export function ByteDiff({ left, right, leftName, rightName }: { left: string; r
       <h4>
         {name} <span class="dim">{plural(byteLength(text), "byte")}</span>
       </h4>
-      <pre tabIndex={0} ref={(element) => element?.querySelector("mark")?.scrollIntoView({ block: "nearest" })}>
+      <pre tabIndex={0}>
         {from > 0 && <span class="dim">{`… ${plural(from, "equal character")}\n`}</span>}
         <span class="shared">{text.slice(from, index)}</span>
         <mark title={`First difference: byte ${count(byte)}`}>{text.slice(index, index + 1) || "∎"}</mark>
@@ -67,7 +74,7 @@ export function ByteDiff({ left, right, leftName, rightName }: { left: string; r
           {isWhole ? "Show the surroundings" : "Show everything"}
         </button>
       </p>
-      <div class="byte-diff">
+      <div class="byte-diff" ref={box}>
         {column(leftName, left)}
         {column(rightName, right)}
       </div>
