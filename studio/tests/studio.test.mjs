@@ -113,6 +113,17 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("resumes the lane in view after an answer at its node", async () => {
+      await desk.post("/runs", { workflow: "approval", runId: "answered", input: { supplier: "Mill", amount: 7 } });
+      const page = await open(desk.url, "#/runs/answered/graph?node=finance");
+      await page.getByLabel("approve").check();
+      await page.getByRole("button", { name: "Answer", exact: true }).click();
+      await page.waitForSelector("[data-node=finance][aria-label*=completed]");
+      assert.match(await page.getAttribute("[data-node=legal]", "aria-label"), /waits for an answer/);
+      assert.match(await page.getAttribute("[data-node=answers]", "aria-label"), /1 of 2/);
+      await close(page);
+    });
+
     it("has no accessibility issues, light and dark", async () => {
       for (const scheme of ["light", "dark"])
         for (const hash of ["#/runs", "#/runs/desk/graph?node=reviewed", "#/runs/desk/timeline", "#/runs/desk/events?event=40", "#/runs?start=approval"]) {

@@ -8,6 +8,7 @@ import { joinStory } from "./digest";
 import { type Call, isOpenAt, type RunModel, statusAt, type Visit } from "./model";
 import { forkOf, joinOf, nodeConfig, rootOf, threshold, visitStatus } from "./node-state";
 import type { OpenRun } from "./open";
+import { OpenQuestions } from "./questions";
 import { paneHref } from "./view-href";
 
 const MANY = 12;
@@ -48,12 +49,14 @@ export function Details({ run }: { run: OpenRun }) {
       {current?.type === "MAP" && <Items run={run} visit={current} sequence={sequence} />}
       {visits.length > 0 && <Attempts run={run} visits={visits} current={current} sequence={sequence} />}
       {current && current.calls.some((call) => call.start <= sequence) && <Calls run={run} visit={current} sequence={sequence} />}
-      {model.questions.filter((one) => one.thread === current?.thread && one.node === node && one.start <= sequence).map((question) => (
+      <OpenQuestions run={run} of={(one) => one.node === node && one.thread === current?.thread} />
+      {model.questions.filter((one) => one.thread === current?.thread && one.node === node && !isOpenAt(one, sequence) && one.start <= sequence).map((question) => (
         <section key={question.id}>
           <h3>Question</h3>
           <p>{question.question}</p>
           <p class="dim">
-            {isOpenAt(question, sequence) ? <a href={`#/questions?run=${encodeURIComponent(run.id)}`}>Answer it</a> : `${question.outcome}${question.answer === undefined ? "" : `: ${brief(question.answer)}`}`}
+            {question.outcome}
+            {question.answer !== undefined && `: ${brief(question.answer)}`}
           </p>
         </section>
       ))}
@@ -90,6 +93,7 @@ function Overview({ run }: { run: OpenRun }) {
   return (
     <aside class="details" aria-label="At the cursor" tabIndex={0}>
       <h2>At the cursor</h2>
+      <OpenQuestions run={run} />
       {busy.length === 0 && <p class="dim">Nothing is running. Select a node to see what happened there.</p>}
       <ul class="plain entries">
         {busy.slice(0, 50).map((visit) => (

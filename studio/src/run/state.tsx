@@ -7,15 +7,15 @@ import { brief, count, plural } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { Meter } from "../ui/meter";
 import { Panel } from "../ui/panel";
-import { QuestionCard } from "../ui/question";
 import { useResource } from "../ui/resource";
 import { Status } from "../ui/status";
-import type { Interaction, Json, JsonObject, Report } from "../types";
+import type { Json, Report } from "../types";
 import { Actions } from "./actions";
 import { pairs } from "./calls";
 import { statusAt, type Visit } from "./model";
 import type { OpenRun } from "./open";
 import { PinnedMessages } from "./pinned";
+import { OpenQuestions } from "./questions";
 
 export function State({ run }: { run: OpenRun }) {
   void run.version.value;
@@ -28,7 +28,7 @@ export function State({ run }: { run: OpenRun }) {
   return (
     <div class="state">
       {canChange() && <Actions run={run} report={report} />}
-      <Questions run={run} />
+      <OpenQuestions run={run} />
       <div class="state-body">
         <Variables run={run} report={report} before={before.data.value} />
         <Budgets report={report} />
@@ -36,37 +36,6 @@ export function State({ run }: { run: OpenRun }) {
         <Outputs run={run} />
       </div>
     </div>
-  );
-}
-
-function Questions({ run }: { run: OpenRun }) {
-  const open = run.model.questionsAt(run.cursor.position.value).filter((question) => question.end === undefined);
-  const resource = useResource<{ interactions: Interaction[] }>(open.length > 0 ? query(run.path("/interactions"), {}) : undefined);
-  const known = new Map((resource.data.value?.interactions ?? []).map((one) => [one.id, one]));
-  if (open.length === 0) return null;
-  return (
-    <section aria-label="Open questions" class="cards">
-      {open.map((question) => (
-        <QuestionCard
-          key={question.id}
-          question={{
-            id: question.id,
-            nodeId: question.node,
-            question: question.question,
-            schema: question.schema,
-            choices: question.choices as JsonObject[] | undefined,
-            tool: question.tool as Interaction["tool"],
-            askedAt: question.startAt,
-            timeoutMs: question.timeoutMs,
-            assignee: question.assignee,
-            ...known.get(question.id),
-            runId: run.id,
-            workflowId: run.model.workflow,
-          }}
-          onAnswered={() => void run.refresh()}
-        />
-      ))}
-    </section>
   );
 }
 
