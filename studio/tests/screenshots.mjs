@@ -9,7 +9,6 @@ const MAX_BYTES = 150_000;
 const folder = join(root, "docs/studio");
 
 const shots = {
-  graph: { hash: "runs/ticket-1/graph?node=reviewed", shown: "[data-node=reviewed]" },
   timeline: { hash: "runs/ticket-1/timeline", shown: ".pane canvas, .pane svg" },
   conversation: {
     hash: "runs/ticket-1/conversation",
@@ -31,6 +30,7 @@ const shots = {
       await page.locator(".request-detail").evaluate((element) => (element.scrollTop = element.querySelector(".prefix").offsetTop - element.offsetTop));
     },
   },
+  state: { hash: "runs/letter-1/state?step=1", shown: ".pinned, .panel .message" },
   questions: { hash: "questions", shown: ".question" },
 };
 
@@ -43,6 +43,7 @@ const service = await startService();
 const site = await servePage(() => service.base);
 try {
   await service.call("/runs?wait=30", SUPPORT_DESK);
+  await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-1", input: { name: "Ingrid" } });
   await service.call("/runs", { workflow: "survey", runId: "parcel-1", input: {} });
   await service.call("/runs", { workflow: "approval", runId: "order-7", input: { supplier: "Halden Mills", amount: 1200 } });
   await service.call("/runs", { workflow: "refund", runId: "refund-3", input: { order: "HB-20977" } });
