@@ -19,7 +19,7 @@ loom:
 
 # Run random tests with more cases: just fuzz 100000
 fuzz cases="20000":
-    PROPTEST_CASES={{cases}} cargo test --release -p pirn-definition -p pirn-conversation -p pirn-core
+    PROPTEST_CASES={{cases}} cargo test --release -p pirn-definition -p pirn-conversation -p pirn-events -p pirn-core
 
 # Run engines under load from many threads, and check that every run is accounted for: just stress 600
 stress seconds="600":

@@ -33,14 +33,12 @@ pub use pirn_actors::ports::{
 };
 pub use pirn_conversation::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
 pub use pirn_conversation::model_call::{CallBound, FinishReason};
-pub use pirn_core::event::{Event, EventData, EventFields};
 pub use pirn_core::run::{
     AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport,
     Resolution, TokenReport,
 };
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};
-pub use pirn_core::trigger::TriggerState;
 pub use pirn_definition::definition::{
     Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
     ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
@@ -49,6 +47,8 @@ pub use pirn_definition::definition::{
 pub use pirn_definition::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_definition::event_type::EventType;
 pub use pirn_definition::message::{Message, Part, Role, ToolCall};
+pub use pirn_events::event::{Event, EventData, EventFields};
+pub use pirn_events::trigger::TriggerState;
 /// Language models: providers, and the registry that finds the model of a profile.
 pub use pirn_models as models;
 pub use pirn_models::{formats, tokens};

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, EventMask, RaisedEvent};
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::{Outcome, ThreadId};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, EventMask, RaisedEvent};
 
 use crate::answer::Answer;
 use crate::backlog::Backlog;

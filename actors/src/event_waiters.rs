@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventWaits, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::thread::Outcome;
+use pirn_events::event::{Event, EventWaits, RaisedEvent, TakenEvents, WaitNo};
 
 use crate::answer::Answer;
 
@@ -108,7 +108,7 @@ fn heard(event: &Arc<Event>) -> Outcome {
 mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
-    use pirn_core::event::RaisedEvent;
+    use pirn_events::event::RaisedEvent;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, RaisedEvent};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, RaisedEvent};
 use serde_json::json;
 
 use crate::protocol::bus::{BusMsg, Source};

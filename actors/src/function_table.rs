@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pirn_core::event::Event;
-use pirn_core::trigger::{TriggerMachine, WatchingTrigger};
 use pirn_definition::definition::TriggerAction;
+use pirn_events::event::Event;
+use pirn_events::trigger::{TriggerMachine, WatchingTrigger};
 
 use crate::current_call::with_trigger_depth;
 use crate::follow_up::depth_after;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pirn_core::event::Event;
 use pirn_core::thread::Output;
+use pirn_events::event::Event;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -195,8 +195,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use pirn_core::event::RaisedEvent;
     use pirn_definition::event_type::EventType;
+    use pirn_events::event::RaisedEvent;
 
     use super::*;
 

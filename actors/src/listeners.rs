@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventMask};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, EventMask};
 
 use crate::protocol::bus::{ArbiterSubscriptions, ByRun, EndedRun, OfRun, RunInterest, Subscriber};
 use crate::protocol::events::{Delivery, Undelivered};
@@ -163,7 +163,7 @@ impl Drop for Listener {
 
 #[cfg(test)]
 mod tests {
-    use pirn_core::event::RaisedEvent;
+    use pirn_events::event::RaisedEvent;
 
     use super::*;
     use crate::protocol::bus::BusMsg;

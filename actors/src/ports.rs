@@ -10,7 +10,6 @@ use futures::future::BoxFuture;
 use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_core::run::Fits;
-use pirn_core::schedule::ScheduleState;
 use pirn_core::thread::{
     ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
 };
@@ -19,6 +18,7 @@ use pirn_definition::error::RunError;
 use pirn_definition::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_definition::message::{Part, ToolCall};
 use pirn_definition::script::{Scope, ScopeValues};
+use pirn_events::schedule::ScheduleState;
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_conversation::conversation::ModelRequest;
-use pirn_core::event::{Event, RaisedEvent, missed_event};
 use pirn_core::run::{
     Diverged, DoubtKind, Effect, EventInterest, JournaledInput, Message, OpenEffects, ReplayStep, RunMachine, RunStart,
     Settings, ThreadNo, ToThread, TriggerProgress,
@@ -12,6 +11,7 @@ use pirn_core::run::{
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use pirn_definition::Millis;
 use pirn_definition::graph::{Graph, NodeIx};
+use pirn_events::event::{Event, RaisedEvent, missed_event};
 use serde_json::{Map, Value};
 
 use crate::environment::ActorEnvironment;

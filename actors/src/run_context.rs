@@ -5,13 +5,13 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use futures::FutureExt;
-use pirn_core::event::{EventMask, RaisedEvent, WaitNo};
 use pirn_core::run::{Effect, EventInterest, JournaledInput, Message, RunMachine, RunStart, Setting, Settings};
 use pirn_core::thread::FiringId;
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::value::TOO_DEEP;
+use pirn_events::event::{EventMask, RaisedEvent, WaitNo};
 
 use crate::backlog::Backlog;
 use crate::host::Host;

@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::event::Event;
 use pirn_core::run::{CallNo, CallTarget, Message, ToSupervisor, TriggerCall};
 use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_events::event::Event;
 use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Lost};

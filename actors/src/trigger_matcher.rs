@@ -13,15 +13,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, RaisedEvent};
 use pirn_core::run::{CallTarget, Control, Firing, Matching, Message, ToSupervisor, TriggerCall};
 use pirn_core::thread::Outcome;
-use pirn_core::trigger::{FireResult, Owner, TriggerKey, TriggerMachine, WatchingTrigger};
 use pirn_definition::definition::{InDoubt, TriggerAction, TriggerDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Evaluator, Unevaluated};
 use pirn_definition::script::ScopeValues;
+use pirn_events::event::{Event, RaisedEvent};
+use pirn_events::trigger::{FireResult, Owner, TriggerKey, TriggerMachine, WatchingTrigger};
 use pirn_sync::Quota;
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,8 @@
 //!
 //! This crate uses no actors, clocks, random numbers or operating-system threads: time, ids and the results of work are *inputs*,
 //! and actions to perform are *effects*. The same machines run under actix, under a virtual clock and under a model checker.
-//! `pirn-definition` compiles the graphs that they execute, `pirn-conversation` has the conversations that they write.
+//! `pirn-definition` compiles the graphs that they execute, `pirn-conversation` has the conversations that they write,
+//! `pirn-events` the events that they raise.
 //!
 //! # Modules
 //!
@@ -15,23 +16,16 @@
 //!   ↓
 //! thread
 //!   ↓
-//! schedule  trigger
-//!   ↓
-//! event
-//!   ↓
 //! session  status
 //! ```
 //!
 //! Reading order:
 //! 1. `thread`: the machine of one thread, with one file for each node type (start with `thread/nodes/route.rs`).
 //! 2. `run`: the machine of a run. `run/machine.rs` has the table of its messages.
-//! 3. `join` and `trigger`: the machines that `run` uses.
+//! 3. `join`: the machine of a JOIN.
 
-pub mod event;
 pub mod join;
 pub mod run;
-pub mod schedule;
 pub mod session;
 pub mod status;
 pub mod thread;
-pub mod trigger;

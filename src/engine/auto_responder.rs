@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
-use pirn_core::event::Event;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::{Interaction, ToolConsent};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 

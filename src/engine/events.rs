@@ -10,7 +10,7 @@ use futures::stream::Stream;
 pub use pirn_actors::events::EventFilter;
 use pirn_actors::events::{Deliver, Delivery, Undelivered};
 use pirn_actors::host::ThreadTag;
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, error::TrySendError};
 

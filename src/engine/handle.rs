@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::engine::StartedRun;
-use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::AnswerRefused;
 use pirn_core::run::RunReport;
 use pirn_core::run::RunStatus;
@@ -13,6 +12,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Interaction;
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_events::event::{EventData, RaisedEvent};
 use pirn_sync::{Lost, completion};
 use serde_json::Value;
 

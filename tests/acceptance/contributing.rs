@@ -117,6 +117,7 @@ fn is_path(name: &str) -> bool {
     let is_folder = [
         "definition/",
         "conversation/",
+        "events/",
         "core/",
         "sync/",
         "actors/",

@@ -49,6 +49,7 @@ fn the_picture_of_a_run_names_types_of_the_code() {
         "src",
         "definition/src",
         "conversation/src",
+        "events/src",
         "core/src",
         "actors/src",
         "store/src",

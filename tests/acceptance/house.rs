@@ -17,11 +17,18 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("sync/src", &[]),
     ("definition/src", &[]),
     ("conversation/src", &["pirn_definition"]),
-    ("core/src", &["pirn_definition", "pirn_conversation"]),
+    ("events/src", &["pirn_definition"]),
+    ("core/src", &["pirn_definition", "pirn_events", "pirn_conversation"]),
     ("drawing/src", &["pirn_definition"]),
     (
         "actors/src",
-        &["pirn_definition", "pirn_conversation", "pirn_core", "pirn_sync"],
+        &[
+            "pirn_definition",
+            "pirn_events",
+            "pirn_conversation",
+            "pirn_core",
+            "pirn_sync",
+        ],
     ),
     ("store/src", &["pirn_store"]),
     ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
@@ -63,6 +70,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
         &[
             "pirn",
             "pirn_definition",
+            "pirn_events",
             "pirn_conversation",
             "pirn_core",
             "pirn_models",
@@ -74,6 +82,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
         &[
             "pirn",
             "pirn_definition",
+            "pirn_events",
             "pirn_conversation",
             "pirn_core",
             "pirn_sync",
@@ -89,6 +98,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
         &[
             "pirn",
             "pirn_definition",
+            "pirn_events",
             "pirn_core",
             "pirn_actors",
             "pirn_drawing",
@@ -131,11 +141,12 @@ fn actors_do_not_import_each_other_and_messages_name_no_actor() {
 
 #[test]
 fn no_crate_imports_a_crate_of_a_higher_layer() {
-    const OURS: [&str; 17] = [
+    const OURS: [&str; 18] = [
         "pirn",
         "pirn_cli",
         "pirn_service",
         "pirn_definition",
+        "pirn_events",
         "pirn_conversation",
         "pirn_core",
         "pirn_drawing",
@@ -182,7 +193,7 @@ fn definitions_and_machines_have_no_clock_randomness_async_or_io() {
         ".await;",
         ".await?",
     ];
-    for file in ["definition/src", "conversation/src", "core/src"]
+    for file in ["definition/src", "conversation/src", "events/src", "core/src"]
         .into_iter()
         .flat_map(sources)
     {

@@ -9,6 +9,7 @@ const ROOTS: &[&str] = &[
     "sync/src",
     "definition/src",
     "conversation/src",
+    "events/src",
     "core/src",
     "drawing/src",
     "actors/src",

@@ -47,6 +47,7 @@ fn every_sentence_names_a_test_that_exists() {
         "adapters",
         "definition",
         "conversation",
+        "events",
         "core",
         "src",
         "sync",

@@ -10,7 +10,7 @@ use pirn::{
     Engine, EventType, FiringOutcome, Message, Model, ModelCall, ModelReply, RunError, RunReport, SubscriptionItem,
     ThreadStatus,
 };
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::{code, line, long_conversation, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 

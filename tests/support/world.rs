@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn::{Engine, EngineBuilder, Journal, RunBuilder, RunReport, SubscriptionItem, Tokenizer};
-use pirn_core::event::Event;
 use pirn_core::status::ThreadStatus;
 use pirn_definition::event_type::EventType;
 use pirn_definition::message::{Message, Role};
+use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 use crate::rebuilt::Recorder;

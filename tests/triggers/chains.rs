@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pirn::tools::tool_fn;
 use pirn::{Engine, EventFilter, EventType, RunReport, SubscriptionItem, ThreadStatus};
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::{code, forked, line, node, say, wait, workflow};
 use serde_json::{Value, json};
 

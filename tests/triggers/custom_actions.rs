@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pirn::{Engine, EventType, RunHandle, SubscriptionItem};
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::{code, forked, line, node, run_in, wait, workflow};
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use pirn::tools::tool_fn;
 use pirn::{Engine, EngineBuilder, EventFilter, EventType, Input, RunHandle, SubscriptionItem, ThreadStatus};
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::{code, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
 

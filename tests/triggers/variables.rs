@@ -1,7 +1,7 @@
 //! SET_VARIABLE (SPEC section 5): every assignment of a trigger takes effect or causes an event with the reason.
 
 use pirn::{EventType, ThreadStatus};
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::{Ran, code, forked, line, node, run, run_seeded, wait, workflow};
 use serde_json::{Value, json};
 

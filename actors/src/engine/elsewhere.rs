@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::EventMask;
 use pirn_core::run::RunStart;
 use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_events::event::EventMask;
 use pirn_sync::completion;
 
 use super::admission::check_names;

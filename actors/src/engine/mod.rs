@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pirn_conversation::conversation::Tokenizer;
 use pirn_core::run::Control;
-use pirn_core::trigger::Owner;
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
+use pirn_events::trigger::Owner;
 use pirn_sync::{Completion, DrainGate, Registry, close_and_list, completion};
 use serde_json::{Map, Value};
 

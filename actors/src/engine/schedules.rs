@@ -9,11 +9,11 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
 use pirn_core::run::{Control, scheduled};
-use pirn_core::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
-use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
 use pirn_definition::Millis;
 use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition};
 use pirn_definition::times::Times;
+use pirn_events::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
+use pirn_events::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;
 use crate::host::{Host, TimerHandle};

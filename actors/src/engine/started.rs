@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::RaisedEvent;
 use pirn_core::run::{AnswerRefused, Control, RunReport, RunStatus};
 use pirn_core::thread::Interaction;
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::RunError;
+use pirn_events::event::RaisedEvent;
 use pirn_sync::Completion;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use pirn_core::trigger::{Owner, TriggerState};
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::graph::Graph;
+use pirn_events::trigger::{Owner, TriggerState};
 use pirn_sync::{Completion, Quota};
 
 use super::EngineShared;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
-use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::run::TriggerProgress;
 use pirn_core::thread::Outcome;
+use pirn_events::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 
 use super::events::Deliver;
 use super::mailbox::{PutOff, Sender};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventMask};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, EventMask};
 
 /// A delivery to a subscriber.
 #[derive(Clone, Debug, PartialEq)]

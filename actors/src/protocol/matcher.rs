@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::Event;
 use pirn_core::thread::Outcome;
-use pirn_core::trigger::{Owner, TriggerState};
 use pirn_definition::definition::TriggerDefinition;
+use pirn_events::event::Event;
+use pirn_events::trigger::{Owner, TriggerState};
 use pirn_sync::Quota;
 
 use super::bus::{Quiesce, ResumedEvents};

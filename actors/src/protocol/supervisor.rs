@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
-use pirn_core::event::{Event, EventMask, RaisedEvent};
 use pirn_core::run::{AnswerRefused, Control, Firing, Fits, Message, RunMachine, RunReport, RunStatus, ToSupervisor};
 use pirn_core::thread::{Interaction, PersonsAnswer};
 use pirn_definition::Millis;
 use pirn_definition::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_events::event::{Event, EventMask, RaisedEvent};
 use pirn_sync::{Batch, Batches, Completion};
 use serde_json::{Map, Value};
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pirn_conversation::conversation::ModelRequest;
-use pirn_core::event::RaisedEvent;
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
+use pirn_events::event::RaisedEvent;
 use serde_json::json;
 
 use super::effects::{effect_name, in_flight, label, outcome_answer};

@@ -9,8 +9,8 @@ use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFla
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use pirn_conversation::conversation::TokenUsage;
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 

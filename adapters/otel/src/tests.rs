@@ -8,8 +8,8 @@ use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
 use pirn::{Engine, Event, SubscriptionItem};
-use pirn_core::event::RaisedEvent;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
 use super::spans::Spans;

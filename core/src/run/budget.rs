@@ -11,6 +11,7 @@ use pirn_definition::definition::Budget;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, NodeKind};
+use pirn_events::event::RaisedEvent;
 use serde_json::{Map, Value, json};
 
 use super::amount::{Amount, FigureKind, Limits, MaximumUsage};
@@ -26,7 +27,6 @@ use super::step::Step;
 use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
 use super::{Effect, RunMachine, Setting, ThreadNo};
-use crate::event::RaisedEvent;
 use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
 
 /// Default share of a limit above which models are warned.

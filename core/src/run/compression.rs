@@ -14,10 +14,10 @@ use pirn_definition::definition::CompressionConfig;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::message::{Message, Role};
+use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
 use super::conversation::{ConversationTurn, refused};
-use crate::event::RaisedEvent;
 use crate::thread::Outcome;
 
 impl ConversationTurn<'_, '_> {

@@ -15,6 +15,7 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, LlmNode, NodeKind};
 use pirn_definition::message::Message as ChatMessage;
+use pirn_events::event::{Field, RaisedEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,7 +29,6 @@ use super::message::{
     ToThread, TriggerContext,
 };
 use super::step::Step;
-use crate::event::{Field, RaisedEvent};
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 
 /// Conversation of a thread.

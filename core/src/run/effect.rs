@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pirn_definition::Millis;
 use pirn_definition::graph::Graph;
 use pirn_definition::message::Message as ChatMessage;
+use pirn_events::event::{Event, RaisedEvent};
 use serde_json::Value;
 
 use super::ThreadNo;
@@ -12,7 +13,6 @@ use super::message::Timer;
 use super::report::RunReport;
 use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
-use crate::event::{Event, RaisedEvent};
 use crate::thread::{self, EffectId, FiringId};
 
 /// An effect to be performed outside of the run machine. Results return as a [`super::Message`].

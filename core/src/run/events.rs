@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{EventMask, RaisedEvent};
 use serde_json::{Value, json};
 
 use super::doubt::{DoubtReport, UnresolvedEffect};
 use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
-use crate::event::{EventMask, RaisedEvent};
 use crate::thread::Input;
 
 impl RunMachine {

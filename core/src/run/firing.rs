@@ -30,12 +30,12 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, Node};
 use pirn_definition::value::memory;
+use pirn_events::event::{Event, RaisedEvent};
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
 use super::message::TriggerContext;
 use super::report::{FiringOutcome, FiringReport, NodeReport};
-use crate::event::{Event, RaisedEvent};
 use crate::thread::{FiringId, Variables};
 
 /// Maximum number of open firings of one thread; further firings are refused.

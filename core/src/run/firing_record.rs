@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pirn_definition::Millis;
 use pirn_definition::definition::{InDoubt, TriggerDefinition};
+use pirn_events::event::Event;
 use serde::{Deserialize, Serialize};
 
 use super::effect::Effect;
@@ -15,7 +16,6 @@ use super::firing::Firing;
 use super::message::{Message, ToSupervisor};
 use super::record::JournaledInput;
 use super::trigger_calls::{CallTarget, TriggerCall};
-use crate::event::Event;
 
 /// A trigger fired on an event of the run. Firing and action are one message, so that they are recorded atomically.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,10 +7,10 @@ use pirn_conversation::conversation::{
 use pirn_definition::definition::BuiltInTool;
 use pirn_definition::event_type::EventType;
 use pirn_definition::message::{Message, Role, ToolCall};
+use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
 use super::conversation::ConversationTurn;
-use crate::event::RaisedEvent;
 use crate::thread::{Outcome, ToolResult};
 
 impl ConversationTurn<'_, '_> {

@@ -41,6 +41,7 @@ use pirn_definition::definition::Pinned;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::Graph;
+use pirn_events::event::EventMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -64,7 +65,6 @@ use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
-use crate::event::EventMask;
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 

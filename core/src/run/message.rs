@@ -9,6 +9,7 @@ use pirn_definition::definition::{ConversationMode, PinSection, Pinned, Variable
 use pirn_definition::error::RunError;
 use pirn_definition::graph::{ForkIx, NodeIx};
 use pirn_definition::message::Message as ChatMessage;
+use pirn_events::event::RaisedEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,6 @@ use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
 use super::{ForkNo, ThreadNo, UnresolvedEffect};
-use crate::event::RaisedEvent;
 use crate::thread::{
     CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
     UsageByNode, Variables,

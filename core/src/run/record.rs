@@ -7,13 +7,13 @@ use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
 use pirn_definition::definition::Pinned;
 use pirn_definition::graph::Graph;
+use pirn_events::event::EventMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::firing_record::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
 use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
-use crate::event::EventMask;
 
 /// Event types with subscribers. Events of other types are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

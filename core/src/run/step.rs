@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pirn_definition::Millis;
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::Graph;
+use pirn_events::event::{EventMask, RaisedEvent};
 
 use super::effect::Effect;
 use super::environment::RunEnvironment;
 use super::record::EventInterest;
-use crate::event::{EventMask, RaisedEvent};
 
 pub(super) struct Step<'a> {
     pub(super) now: Millis,

@@ -11,6 +11,7 @@ use pirn_definition::definition::{PinSection, Pinned};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeIx, NodeKind};
+use pirn_events::event::{EventMask, RaisedEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,7 +29,6 @@ use super::message::{
     TriggerContext,
 };
 use super::step::Step;
-use crate::event::{EventMask, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::thread::{
     self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd,

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use pirn_definition::definition::InDoubt;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, RaisedEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::message::FollowUp;
 use super::step::Step;
 use super::{Effect, RunMachine};
-use crate::event::{Event, RaisedEvent};
 
 /// Number of a trigger's call in its run.
 pub type CallNo = u64;

@@ -10,12 +10,12 @@ use pirn_definition::definition::{TriggerAction, TriggerDefinition};
 use pirn_definition::error::ScriptFault;
 use pirn_definition::graph::{Evaluator, Graph, Unevaluated};
 use pirn_definition::script::ScopeValues;
+use pirn_events::event::Event;
+use pirn_events::trigger::{FireResult, Owner, TriggerMachine, WatchingTrigger};
 use serde_json::{Map, Value, json};
 
 use super::effect::Effect;
 use super::trigger_progress::{Matching, TriggerProgress};
-use crate::event::Event;
-use crate::trigger::{FireResult, Owner, TriggerMachine, WatchingTrigger};
 
 /// Decision of a trigger on an event that it watches.
 #[derive(Clone, Debug, PartialEq)]

@@ -77,11 +77,11 @@ mod tests {
     use pirn_definition::definition::{SourceFile, load};
     use pirn_definition::event_type::EventType;
     use pirn_definition::graph::{CompileContext, compile_loaded};
+    use pirn_events::event::RaisedEvent;
 
     use super::super::firing_record::FiringRecord;
     use super::super::record::{EventInterest, JournaledInput};
     use super::*;
-    use crate::event::RaisedEvent;
 
     fn told(message: ToSupervisor) -> JournaledInput {
         JournaledInput {

@@ -13,6 +13,7 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeKind;
 use pirn_definition::message::Message as ChatMessage;
+use pirn_events::event::Event;
 use serde_json::{Map, Value, json};
 
 use super::effect::DetachedStart;
@@ -25,7 +26,6 @@ use super::start::InitialState;
 use super::step::Step;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
-use crate::event::Event;
 use crate::status::ThreadStatus;
 use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};
 

@@ -17,10 +17,10 @@ use pirn_definition::error::RunError;
 use pirn_definition::graph::{ContextNode, ForkIx, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_definition::message::{Message, Part, ToolCall};
 use pirn_definition::value::Output;
+use pirn_events::event::{EventMask, RaisedEvent, TakenEvents};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::{EventMask, RaisedEvent, TakenEvents};
 use crate::status::ThreadStatus;
 
 /// Number of an effect within its thread, ascending from 1.

@@ -29,6 +29,7 @@ use pirn_definition::definition::{AgentConfig, VariableScope};
 use pirn_definition::graph::{Graph, NodeIx};
 use pirn_definition::message::ToolCall;
 use pirn_definition::value::Output;
+use pirn_events::event::TakenEvents;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,7 +44,6 @@ use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
 use super::usage::UsageByNode;
-use crate::event::TakenEvents;
 use crate::status::ThreadStatus;
 
 /// Kind of a thread.

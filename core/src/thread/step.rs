@@ -7,6 +7,7 @@ use pirn_definition::definition::DEFAULT_MAX_STEPS;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::value::Output;
+use pirn_events::event::{EventFields, Field, RaisedEvent};
 use serde_json::{Value, json};
 
 use super::effect::{
@@ -15,7 +16,6 @@ use super::effect::{
 use super::machine::{NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::{DeferredStop, SafePointWork};
-use crate::event::{EventFields, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 
 /// Context of a step: the thread, the environment and the list of effects.

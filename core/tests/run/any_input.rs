@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, RaisedEvent};
 use pirn_core::run::{CallTarget, Control, Message, Timer, ToConversation, ToSupervisor, ToThread, TriggerCall};
 use pirn_core::thread::{CancelReason, Input, Outcome};
 use pirn_definition::definition::InDoubt;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, RaisedEvent};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use pirn_conversation::conversation::{Estimator, MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
-use pirn_core::event::EventMask;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment};
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use pirn_definition::definition::{SourceFile, load};
 use pirn_definition::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
 use pirn_definition::script::Scope;
+use pirn_events::event::EventMask;
 use serde_json::json;
 
 /// Maximum number of tokens in a reply of the profile `writer`.

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::Conversation;
-use pirn_core::event::RaisedEvent;
 use pirn_core::run::{
     AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,
     Timer, ToSupervisor, ToThread,
@@ -16,6 +15,7 @@ use pirn_definition::definition::Pinned;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
+use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
 use super::fixtures::Workflows;

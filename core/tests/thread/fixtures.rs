@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{ModelRequest, Repairs, TokenUsage};
-use pirn_core::event::{EventMask, RaisedEvent};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
@@ -14,6 +13,7 @@ use pirn_core::thread::{
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeKind;
 use pirn_definition::message::ToolCall;
+use pirn_events::event::{EventMask, RaisedEvent};
 use serde_json::{Value, json};
 
 use super::graph::graph;

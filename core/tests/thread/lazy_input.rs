@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pirn_core::event::EventMask;
 use pirn_core::thread::{
     Effect, Environment, Input, Joined, Outcome, Output, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables,
 };
 use pirn_definition::definition::{SourceFile, load};
 use pirn_definition::graph::{CompileContext, compile_loaded};
+use pirn_events::event::EventMask;
 use serde_json::{Value, json};
 
 /// A fork, with a function after its join.

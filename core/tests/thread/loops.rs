@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::EventMask;
 use pirn_core::thread::{
     Effect, Environment, Input, Outcome, Output, Outputs, ThreadEnd, ThreadId, ThreadKind, ThreadMachine, ThreadScope,
     ThreadSeed, ToolResult, Variables, evaluate,
@@ -11,6 +10,7 @@ use pirn_definition::definition::{SourceFile, load};
 use pirn_definition::error::{RunErrorCode, ScriptFault};
 use pirn_definition::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
 use pirn_definition::script::{Plain, PlainText, Scope};
+use pirn_events::event::EventMask;
 use serde_json::{Value, json};
 
 /// Evaluator for paths, literals, sums and comparisons.

@@ -2,7 +2,7 @@
 //!
 //! The feature `schedule` parses cron expressions and time zones; without it [`Times`] cannot be created.
 //!
-//! Not here: a clock, and the decision which of the times start a run (`pirn_core::schedule`).
+//! Not here: a clock, and the decision which of the times start a run (`pirn_events::schedule`).
 
 #[cfg(not(feature = "schedule"))]
 mod absent;

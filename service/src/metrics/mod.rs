@@ -9,8 +9,8 @@ mod series;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 pub(super) use metric::MetricId;

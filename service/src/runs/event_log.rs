@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -332,7 +332,7 @@ impl Drop for EventLog {
 
 #[cfg(test)]
 mod tests {
-    use pirn_core::event::RaisedEvent;
+    use pirn_events::event::RaisedEvent;
     use proptest::prelude::*;
 
     use super::*;

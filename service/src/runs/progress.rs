@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde::Serialize;
 use serde_json::Value;
 

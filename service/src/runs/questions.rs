@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 
 /// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 use super::interrupts::interrupt;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde_json::Value;
 
 use crate::runs::event_log::ReadEvent;

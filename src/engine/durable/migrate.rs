@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
-use pirn_core::event::RaisedEvent;
 use pirn_core::run::{Effect, ReplayStep, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
 use pirn_core::thread::{self, ThreadId};
 use pirn_definition::definition::{Loaded, SourceFile};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, NodeKind};
+use pirn_events::event::RaisedEvent;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::{JournaledInput, Message, ToSupervisor};
 use pirn_core::thread::{Interaction, PersonsAnswer};
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::TOO_DEEP;
+use pirn_events::event::{EventData, RaisedEvent};
 use pirn_store::{Commit, Record, RunStatus};
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
 //! Inputs for runs in any location: in this process, in another process, or in the store if the run has no owner.
 
-use pirn_core::event::RaisedEvent;
 use pirn_core::run::AnswerRefused;
 use pirn_core::status::ThreadStatus;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::TOO_DEEP;
+use pirn_events::event::RaisedEvent;
 use pirn_store::StoreError;
 use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};

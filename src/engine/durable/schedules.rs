@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{EarlierRun, ScheduleMemory};
-use pirn_core::schedule::ScheduleState;
+use pirn_events::schedule::ScheduleState;
 
 use super::Durable;
 

@@ -35,7 +35,7 @@ pub struct RunView {
     /// Steps up to and including `step`.
     pub history: Vec<Step>,
     /// Events raised up to and including `step`.
-    pub events: Vec<Arc<pirn_core::event::Event>>,
+    pub events: Vec<Arc<pirn_events::event::Event>>,
     /// Open questions to a person.
     pub interactions: Vec<Interaction>,
     /// Threads that were started up to and including `step`, in start order.

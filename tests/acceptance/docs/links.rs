@@ -102,6 +102,7 @@ fn no_rustdoc_refers_to_documents_that_readers_do_not_have() {
     let mut folders: Vec<_> = [
         "definition/src",
         "conversation/src",
+        "events/src",
         "core/src",
         "sync/src",
         "actors/src",

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn::{EventType, FiringOutcome, ThreadStatus};
-use pirn_core::event::Event;
 use pirn_core::thread::NodeStatus;
+use pirn_events::event::Event;
 use pirn_tests::world::Ran;
 
 use serde_json::{Value, json};

@@ -33,7 +33,7 @@ pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
     let Some(first) = first else {
         panic!("{case}: nobody stopped it: {:?}", ran.report.error);
     };
-    let main = |event: &&std::sync::Arc<pirn_core::event::Event>| *event.thread_id == *ran.report.thread_id;
+    let main = |event: &&std::sync::Arc<pirn_events::event::Event>| *event.thread_id == *ran.report.thread_id;
     let last = ran.events.iter().rfind(main).map(|event| event.timestamp);
     assert_eq!(last, Some(first.timestamp), "{case}: it is stopped at once");
     true

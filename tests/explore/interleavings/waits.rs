@@ -1,7 +1,7 @@
 //! Checks of nodes that wait for an event.
 
 use pirn::EventType;
-use pirn_core::event::Event;
+use pirn_events::event::Event;
 use pirn_tests::world::Ran;
 
 use super::shapes::Shape;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::engine::EngineShared;
 use pirn_actors::events::{Deliver, Delivery, EventFilter, Subscription, Undelivered};
-use pirn_core::event::Event;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 
 /// The deliveries, in order.
 #[derive(Clone, Default)]

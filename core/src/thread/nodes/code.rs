@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeKind, ValueSpec};
 use pirn_definition::value::Output;
+use pirn_events::event::Field;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
-use crate::event::Field;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;
 

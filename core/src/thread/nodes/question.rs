@@ -5,12 +5,12 @@ use std::sync::Arc;
 use pirn_definition::Millis;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::RaisedEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::consent::ToolConsent;
 use super::failure;
-use crate::event::RaisedEvent;
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Outcome, PersonsAnswer, TimerPurpose};
 use crate::thread::step::StepContext;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventMask, RaisedEvent};
-use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, FireResult, Owner, TriggerMachine};
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, EventMask, RaisedEvent};
+use pirn_events::trigger::{DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, FireResult, Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -92,7 +92,7 @@ impl RaisedEvent {
     }
 
     /// Creates an event with these fields.
-    pub(crate) fn with(event_type: EventType, fields: EventFields) -> Self {
+    pub fn with(event_type: EventType, fields: EventFields) -> Self {
         Self {
             event_type,
             event_name: None,

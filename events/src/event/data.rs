@@ -19,7 +19,7 @@ use super::{DATA, OWN_FIELDS};
 /// Data of a CUSTOM event: a JSON object with arbitrary keys. It is the value of the field `data`.
 ///
 /// ```
-/// # use pirn_core::event::{EventData, RaisedEvent};
+/// # use pirn_events::event::{EventData, RaisedEvent};
 /// # use serde_json::json;
 /// let data = EventData::from([("n", json!(1)), ("by", json!("hand"))]);
 /// assert_eq!(data["by"], "hand");
@@ -32,7 +32,7 @@ pub struct EventData(Representation);
 ///
 /// ```
 /// # use pirn_definition::event_type::EventType;
-/// # use pirn_core::event::RaisedEvent;
+/// # use pirn_events::event::RaisedEvent;
 /// # use serde_json::json;
 /// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);
 /// assert_eq!(event.fields["nodeId"], "a");
@@ -341,7 +341,7 @@ impl EventFields {
     }
 
     /// Like [`Self::of`], for an array, which is moved as a whole.
-    pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
+    pub fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         Self::checked(EventData::of_list(fields))
     }
 

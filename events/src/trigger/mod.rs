@@ -1,6 +1,6 @@
 //! Triggers: which of them an event fires.
 //!
-//! Not here: the actions of a firing ([`crate::run`]), and the evaluation of expressions.
+//! Not here: the actions of a firing (`pirn_core::run`), and the evaluation of expressions.
 
 mod equality;
 mod index;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventData, RaisedEvent};
-use pirn_core::trigger::{Owner, TriggerMachine};
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::{Event, EventData, RaisedEvent};
+use pirn_events::trigger::{Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

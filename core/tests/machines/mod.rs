@@ -1,4 +1,0 @@
-//! The smaller machines under arbitrary input.
-
-mod trigger;
-mod trigger_index;
