@@ -54,10 +54,15 @@ function Canvas({ run, layout, taken }: { run: OpenRun; layout: Layout; taken: M
   const fit = (all: boolean): View => {
     const whole = Math.min(1, (size.width - 40) / layout.width, (size.height - 40) / layout.height);
     const own = layout.sheets[0]!.drawing;
-    // Small text cannot be read: a large drawing starts at its top, and "Fit" shows all of it.
+    const first = own.nodes[0]!;
+    // Small text cannot be read: a large drawing starts at its first node, and "Fit" shows all of it.
     const k = all || whole > 0.6 ? Math.max(MIN, whole) : Math.max(0.6, Math.min(1, (size.width - 40) / own.width));
-    const x = all || layout.width * k < size.width ? (size.width - layout.width * k) / 2 : Math.max(20, (size.width - own.width * k) / 2 - (layout.sheets.length > 1 ? size.width : 0));
-    return { k, x: Math.max(20, x), y: Math.max(20, (size.height - layout.height * k) / 2) };
+    const isNarrow = layout.width * k < size.width;
+    return {
+      k,
+      x: all || isNarrow ? Math.max(20, (size.width - layout.width * k) / 2) : Math.min(20, size.width / 2 - (first.x + first.width / 2) * k),
+      y: Math.max(20, (size.height - layout.height * k) / 2),
+    };
   };
   const shown = view ?? fit(false);
   const zoom = (factor: number, x = size.width / 2, y = size.height / 2) => {
