@@ -50,7 +50,7 @@ struct Solver<'d> {
     by_number: Vec<usize>,
     /// For tree edges: the change of the cost if the edge gets longer.
     cut: Vec<i64>,
-    /// Where the search for a leaving edge continues.
+    /// Edge at which the search for a leaving edge continues.
     next: usize,
 }
 
