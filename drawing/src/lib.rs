@@ -5,9 +5,9 @@
 //! # Modules
 //!
 //! ```text
-//! svg  layout  workflow
-//!        ↓
-//!      boxes
+//! html  layout  workflow
+//!         ↓
+//!     svg  boxes
 //!        ↓
 //!  font  sketch
 //!        ↓
@@ -19,11 +19,12 @@
 //! 1. `drawing`: the result.
 //! 2. `workflow` and `sketch`: the input, from workflow definitions.
 //! 3. `layout`: positions.
-//! 4. `svg`.
+//! 4. `svg` and `html`.
 
 mod boxes;
 mod drawing;
 mod font;
+mod html;
 mod layout;
 mod sketch;
 mod svg;
@@ -32,6 +33,7 @@ mod workflow;
 use pirn_definition::definition::{TriggerDefinition, WorkflowDefinition};
 
 pub use drawing::{Drawing, Edge, EdgeKind, FONT_SIZE, Group, Label, Lane, Line, Node};
+pub use html::html;
 pub use svg::svg;
 
 /// Draws workflows and outer triggers. The picture of a single workflow has its plain node ids; several workflows are framed.

@@ -248,7 +248,7 @@ fn texts(out: &mut String, lines: &[Line]) -> std::fmt::Result {
 }
 
 /// Escapes text for XML. Characters that XML does not allow are replaced.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -112,6 +112,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "pirn_cli",
             "pirn_definition",
             "pirn_conversation",
+            "pirn_drawing",
             "pirn_core",
             "pirn_actors",
             "pirn_postgres",

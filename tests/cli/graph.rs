@@ -51,6 +51,28 @@ fn a_drawing_as_svg_is_one_document_with_every_node() {
 }
 
 #[test]
+fn a_drawing_as_html_is_one_page_with_the_warnings() {
+    let file = br#"{"id": "endless", "nodes": [{"id": "s", "type": "START"}, {"id": "<b>", "type": "CODE", "config": {"code": "return 1"}},
+        {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "<b>"}, {"from": "<b>", "to": "<b>"}, {"from": "<b>", "to": "e", "condition": "output > 0"}]}"#;
+    let html = pirn_with(file, &["graph", "--format", "html", "-"]);
+    assert_eq!(html.code, Some(0), "{}", html.stderr);
+    assert!(html.stdout.starts_with("<!doctype html>"), "{}", html.stdout);
+    for part in [
+        "<title>endless</title>",
+        "<svg",
+        "data-node=\"&lt;b&gt;\"",
+        "warning: ",
+        "LOOP_WITHOUT_EXIT",
+        "</html>",
+    ] {
+        assert!(html.stdout.contains(part), "{part}: {}", html.stdout);
+    }
+    for part in ["<script", "http://localhost", "<b>"] {
+        assert!(!html.stdout.contains(part), "{part}: {}", html.stdout);
+    }
+}
+
+#[test]
 fn a_workflow_that_cannot_be_drawn_exits_1_and_an_unreadable_file_2() {
     assert_eq!(pirn_with(b"{", &["graph", "-"]).code, Some(1));
     assert_eq!(pirn(&["graph", "seeds/003-trigger.json"]).code, Some(1));

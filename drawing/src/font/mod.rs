@@ -13,8 +13,10 @@ pub(crate) const LINE_HEIGHT: i32 = 17;
 /// Distance from the top of a line to its baseline.
 pub(crate) const ASCENT: i32 = 13;
 
-/// Width of a character that the table lacks, in thousandths of an em: most such characters are ideographs and emoji.
-const UNKNOWN: u16 = 1000;
+/// Width of a letter that the table lacks, in thousandths of an em.
+const LETTER: u16 = 650;
+/// Width of ideographs, syllables and symbols.
+const IDEOGRAPH: u16 = 1000;
 /// Emoji and other characters outside the basic plane are wider than an em in some fonts.
 const WIDE: u16 = 1400;
 
@@ -37,8 +39,17 @@ fn advance(c: char, bold: bool) -> u16 {
     });
     match block {
         Some(width) if width > 0 => width,
-        Some(_) | None if code > 0xFFFF => WIDE,
-        Some(_) | None => UNKNOWN,
+        Some(_) | None => match code {
+            0x1_0000.. => WIDE,
+            0x1100..=0x115F
+            | 0x2190..=0x2BFF
+            | 0x2E80..=0xA4CF
+            | 0xAC00..=0xD7A3
+            | 0xF900..=0xFAFF
+            | 0xFE30..=0xFE6F
+            | 0xFF00..=0xFFE6 => IDEOGRAPH,
+            _ => LETTER,
+        },
     }
 }
 

@@ -158,6 +158,24 @@ fn optimised(graph: &Graph, rows: &Rows, start: Vec<i32>) -> Vec<i32> {
     for turn in &rows.turns {
         tie([turn.item, turn.line], 1);
     }
+    // All boxes tend weakly to one line, so that a long workflow does not drift to a side.
+    let spine = positions.len();
+    positions.push(graph.items.first().map_or(0, |item| item.width / 2));
+    for (element, one) in rows.elements.iter().enumerate() {
+        if let Part::Item(item) = one.part {
+            let offset = graph.items[item].width / 2;
+            let node = positions.len();
+            positions.push((positions[element] + offset).min(positions[spine]));
+            for (to, offset) in [(element, offset), (spine, 0)] {
+                distances.push(Distance {
+                    from: node,
+                    to,
+                    length: -offset,
+                    weight: 1,
+                });
+            }
+        }
+    }
     let mut positions = simplex::solve(&distances, positions, BUDGET);
     positions.truncate(count);
     positions

@@ -1,6 +1,6 @@
 //! Ranks of items: each edge leads down by at least one, except for some edge of every cycle.
 
-use super::graph::{Body, Graph};
+use super::graph::{Body, Graph, Leg};
 use super::simplex::{self, Distance};
 
 /// Number of items above which ranks are the lengths of the longest paths, which takes linear time.
@@ -77,8 +77,9 @@ fn mark_back_legs(graph: &mut Graph) {
     let count = graph.items.len();
     let mut leaving = vec![Vec::new(); count];
     let mut is_entered = vec![false; count];
+    let is_loop: Vec<bool> = graph.legs.iter().map(|leg| is_loop(graph, leg)).collect();
     for (at, leg) in graph.legs.iter_mut().enumerate() {
-        leg.is_back = leg.class == LOOP;
+        leg.is_back = is_loop[at];
         if !leg.is_back {
             leaving[leg.from].push(at);
             is_entered[leg.to] = true;
@@ -110,7 +111,13 @@ fn mark_back_legs(graph: &mut Graph) {
             }
         }
     }
-    break_loops(graph);
+    break_loops(graph, &is_loop);
+}
+
+/// True for a leg from a LOOP_END to its LOOP_START. In an invalid workflow, one of them may be outside of the region.
+fn is_loop(graph: &Graph, leg: &Leg) -> bool {
+    let is_inner = |item: usize| matches!(graph.items[item].body, Body::Plain | Body::Region);
+    leg.class == LOOP && is_inner(leg.from) && is_inner(leg.to)
 }
 
 /// The class of legs from a LOOP_END to its LOOP_START.
@@ -118,15 +125,13 @@ pub(super) const LOOP: u8 = 1;
 
 /// A leg of a loop that leads back and is in no cycle would contradict the others: it leads forward if its target cannot reach its
 /// source.
-fn break_loops(graph: &mut Graph) {
-    let loops: Vec<usize> = (0..graph.legs.len())
-        .filter(|at| graph.legs[*at].class == LOOP)
-        .collect();
+fn break_loops(graph: &mut Graph, is_loop: &[bool]) {
+    let loops: Vec<usize> = (0..graph.legs.len()).filter(|at| is_loop[*at]).collect();
     if loops.is_empty() {
         return;
     }
     let mut below = vec![Vec::new(); graph.items.len()];
-    for leg in graph.legs.iter().filter(|leg| leg.class != LOOP) {
+    for (leg, _) in graph.legs.iter().zip(is_loop).filter(|(_, is_loop)| !**is_loop) {
         let [from, to] = if leg.is_back {
             [leg.to, leg.from]
         } else {

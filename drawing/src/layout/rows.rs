@@ -278,7 +278,7 @@ impl<'g> Builder<'g> {
             self.out.links.push(Link {
                 upper,
                 lower,
-                weight: straight * flow,
+                weight: 2 * straight * flow,
             });
         }
         at

@@ -99,3 +99,14 @@ fn a_long_setting_is_wrapped_and_whole_in_the_tooltip() {
     assert_eq!(lines, ["reviewed", "JOIN SUCCESS_COUNT_THRESHOLD", "2 of 3, 30 s"]);
     assert_eq!(join.title, "reviewed\nJOIN SUCCESS_COUNT_THRESHOLD 2 of 3, 30 s");
 }
+
+#[test]
+fn a_page_has_the_picture_and_its_notes_as_text() {
+    let examples = examples();
+    let page = pirn_drawing::html("a <title>", &examples[0].1, &["warning: <b>".to_owned()]);
+    for part in ["<title>a &lt;title&gt;</title>", "<svg", "<li>warning: &lt;b&gt;</li>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("<script") && !page.contains("<b>"), "{page}");
+    assert!(!pirn_drawing::html("", &examples[0].1, &[]).contains("<ul>"));
+}

@@ -83,7 +83,8 @@ struct Builder {
 impl Builder {
     fn node(&mut self, kind: &str, config: Value, label: &str) -> String {
         let id = format!("n{}", self.nodes.len());
-        let mut node = json!({"id": id, "type": kind, "config": config});
+        let mut node = json!({"id": id, "type": kind});
+        node["config"] = config;
         if self.nodes.len() % 3 == 1 {
             node["name"] = label.into();
         }

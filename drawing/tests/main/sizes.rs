@@ -10,7 +10,7 @@ use crate::examples::drawn;
 use crate::random::{Piece, file, loaded};
 
 /// Time for a picture, in a build without optimisation and on a machine that is busy. An optimised build needs a twentieth.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 #[allow(clippy::disallowed_methods)] // the bound is one of real time
 fn timed(name: &str, file: &Value) -> Drawing {
@@ -107,6 +107,36 @@ fn deep_nesting_is_drawn() {
         };
     }
     check(&timed("deep", &file(&piece, &[]).0));
+}
+
+/// Invalid: a loop has two ends, and each start and end is that of several loops.
+#[test]
+fn loops_that_cross_each_other_are_drawn() {
+    let node = |id: &str, kind: &str, config: Value| json!({"id": id, "type": kind, "config": config});
+    let mut nodes = vec![node("s", "START", json!({}))];
+    for at in 0..4 {
+        nodes.push(node(
+            &format!("a{at}"),
+            "LOOP_START",
+            json!({"loopId": format!("l{}", at / 2), "maxIterations": 2}),
+        ));
+        nodes.push(node(
+            &format!("b{at}"),
+            "LOOP_END",
+            json!({"loopId": format!("l{}", at % 2)}),
+        ));
+    }
+    let ids: Vec<String> = nodes
+        .iter()
+        .map(|node| node["id"].as_str().expect("an id").to_owned())
+        .collect();
+    for step in 1..ids.len() {
+        let edges: Vec<Value> = (0..ids.len())
+            .flat_map(|at| [(at, at + 1), (at, at * step)])
+            .filter_map(|(from, to)| Some(json!({"from": ids[from], "to": ids.get(to)?})))
+            .collect();
+        check(&timed("loops", &json!({"id": "loops", "nodes": nodes, "edges": edges})));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use pirn::check::{World, check};
 use pirn_definition::definition::{Loaded, nearest};
 use pirn_definition::graph::draw;
 use pirn_definition::graph::draw::Drawing;
@@ -11,17 +12,17 @@ use crate::failure::Failure;
 use crate::files;
 use crate::terminal::answer;
 
-mod svg;
-
 /// Arguments of `pirn graph`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   pirn graph workflow.json
   pirn graph workflow.json trigger.json --format svg > workflow.svg
+  pirn graph workflow.json --format html > workflow.html
   pirn graph workflow.json --format dot | dot -Tpdf > workflow.pdf
 
-All workflows of the files are one drawing, with the triggers between them; a JOIN shows its strategy.
+All workflows of the files are one drawing, with the triggers between them; a JOIN shows its strategy. SVG and HTML show each path
+of a FORK as a lane; HTML is one page with the errors and warnings too.
 
 Exit codes: 0, 1 nothing to draw, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
@@ -41,6 +42,7 @@ enum Format {
     Mermaid,
     Dot,
     Svg,
+    Html,
 }
 
 /// Draws every workflow of the files.
@@ -58,11 +60,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(nothing_to_draw(args, &loaded));
     }
     let triggers: Vec<_> = loaded.triggers.iter().map(|trigger| &trigger.value).collect();
-    let drawing = Drawing::of(&workflows, &triggers);
     let text = match args.format {
-        Format::Mermaid => draw::mermaid(&drawing),
-        Format::Dot => draw::dot(&drawing),
-        Format::Svg => svg::svg(&drawing),
+        Format::Mermaid => draw::mermaid(&Drawing::of(&workflows, &triggers)),
+        Format::Dot => draw::dot(&Drawing::of(&workflows, &triggers)),
+        Format::Svg => pirn_drawing::svg(&pirn_drawing::draw(&workflows, &triggers)),
+        Format::Html => {
+            let checked = check(&files, &World::default());
+            let faults = checked.faults().iter().map(|fault| format!("error: {fault}"));
+            let warnings = checked.warnings().iter().map(|fault| format!("warning: {fault}"));
+            let notes: Vec<String> = faults.chain(warnings).collect();
+            let titles: Vec<&str> = workflows.iter().map(|workflow| &*workflow.id).collect();
+            pirn_drawing::html(&titles.join(", "), &pirn_drawing::draw(&workflows, &triggers), &notes)
+        }
     };
     Ok(answer(&text, 0))
 }
