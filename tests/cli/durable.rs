@@ -202,6 +202,12 @@ fn runs_of_a_store_are_shown_forked_moved_and_pruned() {
         "{events}"
     );
 
+    let explained = runs(&folder, &["explain", "a"]).stdout;
+    assert!(explained.starts_with("a of main: COMPLETED after step "), "{explained}");
+    let then = runs(&folder, &["explain", "a", "--at", "2", "--output", "json"]).json();
+    let then = then["text"].as_str().expect("a text");
+    assert!(then.contains(" after step 2, ") && then.lines().count() <= 60, "{then}");
+
     let forked = runs(
         &folder,
         &["fork", "a", "--at", "4", "--run-id", "b", "--output", "json"],

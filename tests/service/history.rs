@@ -142,11 +142,87 @@ async fn a_run_and_its_fork_differ_from_the_forked_step_on() {
 }
 
 #[tokio::test]
+async fn model_requests_are_listed_and_shown_as_they_were_sent() {
+    let world = stored().await;
+    let id = world.start("chat", json!({"message": "what time is it?"})).await;
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    let list = get(&world, &format!("/v1/runs/{id}/requests")).await;
+    let requests = list["requests"].as_array().expect("requests");
+    assert_eq!(requests.len(), 2, "the call of the tool, and the answer: {list}");
+    let steps = get(&world, &format!("/v1/runs/{id}/steps")).await;
+    for (request, finish) in requests.iter().zip(["tool_calls", "stop"]) {
+        assert_eq!(
+            (&request["nodeId"], &request["profileId"]),
+            (&json!("ask"), &json!("bot"))
+        );
+        assert_eq!(
+            (&request["finishReason"], &request["attempts"]),
+            (&json!(finish), &json!(1))
+        );
+        assert!(request["cost"]["amount"].is_number(), "{request}");
+        let mut steps = steps["steps"].as_array().expect("steps").iter();
+        let answered = steps
+            .find(|step| step["effectId"] == request["effectId"])
+            .expect("a step");
+        assert_eq!(
+            (&answered["kind"], &answered["durationMs"]),
+            (&json!("model"), &request["durationMs"])
+        );
+    }
+    let path = |request: &Value| {
+        format!(
+            "/v1/runs/{id}/requests/{}",
+            request["effectId"].as_str().expect("an id")
+        )
+    };
+    let first = get(&world, &path(&requests[0])).await;
+    assert_eq!(
+        first["request"]["messages"][0]["content"], "what time is it?",
+        "{first}"
+    );
+    assert_eq!(first["request"]["tools"][0]["name"], "clock", "{first}");
+    assert_eq!(first["response"]["message"]["toolCalls"][0]["name"], "clock");
+    assert!(first.get("prefix").is_none());
+    let second = get(&world, &path(&requests[1])).await;
+    // The history grew, so there is no reason for a difference.
+    let expected = json!({"previous": requests[0]["effectId"], "sameMessages": 1});
+    assert_eq!(second["prefix"], expected);
+    assert_eq!(second["response"]["message"]["content"], "it is noon");
+    for field in ["effectId", "step", "threadId", "at", "durationMs", "cost"] {
+        assert_eq!(second[field], requests[1][field], "{field}");
+    }
+    let unknown = refusal(world.get(&format!("/v1/runs/{id}/requests/{id}.0.999"))).await;
+    assert_eq!(unknown, (404, "UNKNOWN_REQUEST".into()));
+    let page = get(&world, &format!("/v1/runs/{id}/requests?limit=1")).await;
+    assert_eq!((&page["requests"], &page["next"]), (&json!([requests[0]]), &json!(1)));
+}
+
+#[tokio::test]
+async fn an_explanation_is_plain_text() {
+    let world = stored().await;
+    let id = world.start("broken", Value::Null).await;
+    assert_eq!(world.ended(&id).await["status"], "FAILED");
+    let answer = answer(world.get(&format!("/v1/runs/{id}/explain"))).await;
+    assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
+    let text = answer.body.as_str().expect("text");
+    assert!(text.starts_with(&format!("{id} of broken: FAILED")), "{text}");
+    assert!(text.contains("\nFailing node: ask (LLM) of thread "), "{text}");
+}
+
+#[tokio::test]
 async fn calls_that_need_a_store_say_so_without_one() {
     let world = World::new().await;
     let id = world.start("echo", json!({})).await;
     world.ended(&id).await;
-    for call in ["?at=0", "/steps", "/definition", &format!("/diff/{id}")] {
+    for call in [
+        "?at=0",
+        "/steps",
+        "/definition",
+        "/requests",
+        "/requests/x",
+        "/explain",
+        &format!("/diff/{id}"),
+    ] {
         let refused = answer(world.get(&format!("/v1/runs/{id}{call}"))).await;
         assert_eq!(
             (refused.status.as_u16(), &refused.body["code"]),
@@ -162,7 +238,16 @@ async fn calls_that_need_a_store_say_so_without_one() {
         );
     }
     let stored = stored().await;
-    for call in ["?at=0", "/steps", "/threads", "/definition", "/diff/x"] {
+    for call in [
+        "?at=0",
+        "/steps",
+        "/threads",
+        "/definition",
+        "/requests",
+        "/requests/x",
+        "/explain",
+        "/diff/x",
+    ] {
         for id in ["nobody", "%20"] {
             let refused = refusal(stored.get(&format!("/v1/runs/{id}{call}"))).await;
             assert_eq!(refused, (404, "UNKNOWN_RUN".into()), "{id}{call}");

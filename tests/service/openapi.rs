@@ -30,7 +30,10 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/runs/{id}/events", &["get"]),
         ("/v1/runs/{id}/steps", &["get"]),
         ("/v1/runs/{id}/threads", &["get"]),
+        ("/v1/runs/{id}/requests", &["get"]),
+        ("/v1/runs/{id}/requests/{effect}", &["get"]),
         ("/v1/runs/{id}/definition", &["get"]),
+        ("/v1/runs/{id}/explain", &["get"]),
         ("/v1/runs/{id}/diff/{other}", &["get"]),
         ("/v1/runs/{id}/cancel", &["post"]),
         ("/v1/runs/{id}/pause", &["post"]),
@@ -96,7 +99,8 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         let asked = path
             .replace("{id}", "x")
             .replace("{workflow}", "x")
-            .replace("{other}", "y");
+            .replace("{other}", "y")
+            .replace("{effect}", "x");
         let answer = answer(world.client.patch(world.url(&asked))).await;
         assert_eq!(answer.status, 405, "{path}");
     }

@@ -19,6 +19,7 @@ Examples:
   pirn runs resume --all --store runs.db
   pirn runs answer RUN RUN.0.3 yes --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
+  pirn runs explain RUN --store runs.db
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
 
 Exit codes: 0 success, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]
@@ -38,6 +39,8 @@ enum Command {
     List(query::List),
     /// Show a run: its report so far, its steps, or its state after a step
     Show(query::Show),
+    /// Explain a run in at most 60 lines: cause of the outcome, failing node with its input, cost, path
+    Explain(query::Explain),
     /// List the events of a run
     Events(query::Events),
     /// Show the first step in which two runs differ
@@ -68,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::List(list) => list.run(store, output),
         Command::Show(show) => show.run(store, output),
+        Command::Explain(explain) => explain.run(store, output),
         Command::Events(events) => events.run(store, output),
         Command::Diff(diff) => diff.run(store, output),
         Command::Resume(resume) => resume.run(store, output),

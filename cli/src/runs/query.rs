@@ -1,4 +1,4 @@
-//! Commands that only read a store: list, show, events, diff.
+//! Commands that only read a store: list, show, explain, events, diff.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -144,6 +144,28 @@ fn person(view: &RunView) -> String {
         let _ = writeln!(text, "{:#}", report.output);
     }
     text
+}
+
+/// Arguments of `pirn runs explain`.
+#[derive(clap::Args)]
+pub(super) struct Explain {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Explain the run as of this step
+    #[arg(long, value_name = "STEP")]
+    at: Option<u64>,
+}
+
+impl Explain {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let explanation = view(store, &self.id, self.at)?.explain();
+        let text = match output {
+            Output::Json => format!("{:#}\n", json!({ "text": explanation })),
+            Output::Text => explanation,
+        };
+        Ok(answer(&text, 0))
+    }
 }
 
 /// Arguments of `pirn runs events`.

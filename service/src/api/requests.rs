@@ -56,7 +56,7 @@ pub(crate) async fn list(
     get, operation_id = "getRunRequest", path = "/v1/runs/{id}/requests/{effect}", tag = "history",
     params(("id" = String, Path, description = "The run"), ("effect" = String, Path, description = "`effectId` of the list")),
     responses(
-        (status = 200, description = "An item of the list, and `{request: {messages, tools, parameters, responseFormat?}, response?: {message, usage}, pinned?: {insertedAt, count}, prefix?: {previous, sameMessages, firstDifference?: {message, byte}, reason}}`; `reason`: grew, model, tools, responseFormat, system, pinned, repair, compression or history", body = Object),
+        (status = 200, description = "An item of the list, and `{request: {messages, tools, parameters, responseFormat?}, response?: {message, usage}, pinned?: {insertedAt, count}, prefix?: {previous, sameMessages, firstDifference?: {message, byte}, reason?}}`; `reason`: profile, tools, responseFormat, system, pinned, repair, compression or history; absent if the history only grew", body = Object),
         (status = 404, description = "There is no such run or request", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
     )

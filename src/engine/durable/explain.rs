@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pirn_core::run::NodeReport;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::ThreadKind;
-use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::error::RunError;
 use pirn_store::WaitingFor;
 use serde_json::json;
 
@@ -133,33 +133,22 @@ impl RunView {
             (None, None) => String::new(),
         };
         let message = first.message.trim_end_matches('.');
-        format!("{place}{}: {message}.", first.code.as_str())
+        let then = match &error.node_id {
+            Some(node) if error.cause.is_some() && error.node_id != first.node_id => {
+                format!("; the run failed at node {node} with {}", error.code.as_str())
+            }
+            _ => String::new(),
+        };
+        format!("{place}{}: {message}{then}.", first.code.as_str())
     }
 
     /// Returns the node that caused the failure of the run.
     fn failing_node(&self) -> Option<&FailedNode> {
         let error = self.report.error.as_ref()?;
         let of_thread = |id: &str| self.failed.iter().rev().find(|failed| *failed.thread_id == *id);
+        // The first cause has failed first, and the others because of it.
         let errors: Vec<&RunError> = chain(error).collect();
-        let is_join = |error: &&&RunError| {
-            matches!(
-                error.code,
-                RunErrorCode::JoinConditionNotMet | RunErrorCode::JoinTimeout
-            )
-        };
-        if let Some(join) = errors.iter().rev().find(is_join) {
-            let joined = join.thread_id.as_deref().unwrap_or(&self.report.thread_id);
-            // The first path that failed made the join impossible or late.
-            let is_path = |failed: &&FailedNode| {
-                let mut threads = self.threads.iter();
-                threads
-                    .any(|thread| thread.thread_id == failed.thread_id && thread.parent_id.as_deref() == Some(joined))
-            };
-            if let Some(path) = self.failed.iter().find(is_path) {
-                return Some(path);
-            }
-        }
-        let deepest = errors.iter().rev();
+        let deepest = errors.into_iter().rev();
         deepest
             .filter_map(|error| error.thread_id.as_deref())
             .find_map(of_thread)
@@ -172,7 +161,8 @@ impl RunView {
             return text.line("Cost: no model calls");
         }
         let failed = self.requests.iter().filter(|request| request.error.is_some()).count();
-        let mut line = format!("Cost: {} model calls", self.requests.len());
+        let calls = self.requests.len();
+        let mut line = format!("Cost: {calls} model call{}", if calls == 1 { "" } else { "s" });
         if failed > 0 {
             let _ = write!(line, " ({failed} failed or cancelled)");
         }

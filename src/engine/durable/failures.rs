@@ -7,7 +7,7 @@ use pirn_conversation::conversation::PreparedRequest;
 use pirn_core::run::{Effect, ReplayStep, RunMachine, ThreadNo};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Output};
-use pirn_definition::graph::NodeIx;
+use pirn_definition::graph::{Graph, NodeIx, NodeKind};
 use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl FailureWatch {
         for effect in effects.iter() {
             match effect {
                 Effect::Thread { thread, effect } => {
-                    if let Some(last) = input_of(effect) {
+                    if let Some(last) = machine.live(*thread).and_then(|live| input_of(live.graph(), effect)) {
                         self.last.insert(*thread, last);
                     }
                 }
@@ -94,11 +94,14 @@ impl FailureWatch {
     }
 }
 
-fn input_of(effect: &thread::Effect) -> Option<(NodeIx, LastInput)> {
+fn input_of(graph: &Graph, effect: &thread::Effect) -> Option<(NodeIx, LastInput)> {
     Some(match effect {
         thread::Effect::Function { node, input, .. } => (*node, LastInput::Output(input.clone())),
         thread::Effect::Script { node, input, .. } => (*node, LastInput::Value(Arc::clone(input))),
-        thread::Effect::Tool { node, call, .. } => (*node, LastInput::Tool(call.clone())),
+        // A failed tool of an LLM node does not fail the node: the model receives the error.
+        thread::Effect::Tool { node, call, .. } if matches!(graph.node(*node).kind, NodeKind::Tool { .. }) => {
+            (*node, LastInput::Tool(call.clone()))
+        }
         thread::Effect::Model { node, request, .. } => (*node, LastInput::Model(Arc::clone(request))),
         _other => return None,
     })

@@ -17,8 +17,9 @@ pub struct PrefixComparison {
     /// First difference of the messages; `None` if the request starts with all messages of the earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<FirstDifference>,
-    /// Reason of the difference.
-    pub reason: PrefixReason,
+    /// Reason of the difference; `None` if the request is the whole previous one, followed by more of the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<PrefixReason>,
 }
 
 /// Location of the first difference.
@@ -35,10 +36,8 @@ pub struct FirstDifference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PrefixReason {
-    /// The history grew: the request starts with the whole previous one.
-    Grew,
     /// Another profile or model receives the request.
-    Model,
+    Profile,
     /// The tools or their order changed.
     Tools,
     /// The response format changed.
@@ -104,24 +103,22 @@ fn reason(
     now: &ComparedRequest<'_>,
     difference: Option<usize>,
     is_compressed: bool,
-) -> PrefixReason {
+) -> Option<PrefixReason> {
     // Providers cache the model's tools and format before the messages, so these come first.
     if (before.profile, before.model) != (now.profile, now.model) {
-        return PrefixReason::Model;
+        return Some(PrefixReason::Profile);
     }
     if before.tools != now.tools {
-        return PrefixReason::Tools;
+        return Some(PrefixReason::Tools);
     }
     if before.format != now.format {
-        return PrefixReason::ResponseFormat;
+        return Some(PrefixReason::ResponseFormat);
     }
-    let Some(at) = difference else {
-        return PrefixReason::Grew;
-    };
+    let at = difference?;
     // The generated kinds come first: an inserted or removed message moves the history behind it, which did not change.
     let kinds = [before.kind(at), now.kind(at)];
     let differs = |kind| kinds.contains(&Some(kind));
-    if differs(MessageKind::System) {
+    Some(if differs(MessageKind::System) {
         PrefixReason::System
     } else if differs(MessageKind::Pinned) {
         PrefixReason::Pinned
@@ -131,7 +128,7 @@ fn reason(
         PrefixReason::Repair
     } else {
         PrefixReason::History
-    }
+    })
 }
 
 fn different_byte(one: &Message, other: &Message) -> usize {
@@ -177,7 +174,7 @@ mod tests {
         ]);
         let grew = compare(&request(&before), &request(&longer), true);
         assert_eq!((grew.same_messages, grew.first_difference), (3, None));
-        assert_eq!(grew.reason, PrefixReason::Grew);
+        assert_eq!(grew.reason, None);
 
         let changed = messages(&[(Role::System, "s"), (Role::User, "onE"), (Role::Assistant, "a")]);
         let reason = |now: &ComparedRequest<'_>, is_compressed| compare(&request(&before), now, is_compressed).reason;
@@ -187,26 +184,26 @@ mod tests {
             byte: r#"{"role":"user","content":"on"#.len(),
         };
         assert_eq!(difference.first_difference, Some(expected));
-        assert_eq!(difference.reason, PrefixReason::History);
-        assert_eq!(reason(&request(&changed), true), PrefixReason::Compression);
+        assert_eq!(difference.reason, Some(PrefixReason::History));
+        assert_eq!(reason(&request(&changed), true), Some(PrefixReason::Compression));
         let pinned = ComparedRequest {
             pinned: 1..2,
             ..request(&changed)
         };
-        assert_eq!(reason(&pinned, true), PrefixReason::Pinned);
+        assert_eq!(reason(&pinned, true), Some(PrefixReason::Pinned));
         let tools = [json!({"name": "look"})];
         let tools = ComparedRequest {
             tools: &tools,
             ..request(&changed)
         };
-        assert_eq!(reason(&tools, false), PrefixReason::Tools);
+        assert_eq!(reason(&tools, false), Some(PrefixReason::Tools));
         let model = ComparedRequest {
             model: Some("other"),
             ..request(&longer)
         };
-        assert_eq!(reason(&model, false), PrefixReason::Model);
+        assert_eq!(reason(&model, false), Some(PrefixReason::Profile));
         let system = messages(&[(Role::System, "other"), (Role::User, "one")]);
-        assert_eq!(reason(&request(&system), true), PrefixReason::System);
+        assert_eq!(reason(&request(&system), true), Some(PrefixReason::System));
         let shorter = compare(&request(&before), &request(&before[..1]), false);
         assert_eq!(shorter.first_difference, Some(FirstDifference { message: 1, byte: 0 }));
     }

@@ -260,7 +260,12 @@ impl RequestWatch {
                 SeenOutcome {
                     at: told.at,
                     usage: reply.usage,
-                    finish_reason: Some(reply.finish_reason),
+                    // A reply with tool calls ended because of them, whatever the provider reported.
+                    finish_reason: Some(if reply.tool_calls.is_empty() {
+                        reply.finish_reason
+                    } else {
+                        FinishReason::ToolCalls
+                    }),
                     error: None,
                 }
             }
