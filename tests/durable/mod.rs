@@ -19,6 +19,7 @@ mod put_runs;
 mod questions;
 mod recorded_budgets;
 mod replays;
+mod requests;
 mod resources;
 mod restate;
 mod retried;
