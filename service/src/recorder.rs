@@ -65,9 +65,14 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
                     run.progress.observe(&event);
                 }
                 run.questions.observe(&event);
+                run.figures.observe(&event);
                 meter.observe(&event);
+                let changes = changes_summary(event.raised.event_type);
                 push(&run, event).await;
                 service.runs().make_room(&run);
+                if changes {
+                    service.runs().changed(&run);
+                }
             }
             SubscriptionItem::Lagged(count) => {
                 meter.lost(count);
@@ -89,6 +94,22 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
         service.runs().ended(&run);
     }
     run.decided();
+    if left.is_none() {
+        service.runs().changed(&run);
+    }
+}
+
+/// True if an event of this type changes the status or the open questions of a run.
+fn changes_summary(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::ThreadPaused
+            | EventType::ThreadResumed
+            | EventType::InteractionRequested
+            | EventType::InteractionAnswered
+            | EventType::InteractionWithdrawn
+            | EventType::InteractionTimedOut
+    )
 }
 
 /// Appends an event to the log. Long JSON is written on a blocking thread, so that it does not delay requests.

@@ -19,7 +19,7 @@ use crate::runs::pieces::MOST;
 use crate::runs::position::Position;
 
 /// A comment, as a keep-alive: clients ignore it.
-const COMMENT: &[u8] = b":\n\n";
+pub(super) const COMMENT: &[u8] = b":\n\n";
 
 /// Text to send next: private bytes of this stream, and pieces shared with other streams.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Frames {
     }
 
     /// Returns the next piece to send: a connection buffers one or two of them.
-    fn next(&mut self) -> Option<Bytes> {
+    pub(super) fn next(&mut self) -> Option<Bytes> {
         self.finish();
         let mut piece = self.ready.pop_front()?;
         if piece.len() > MOST {

@@ -161,6 +161,7 @@ impl Service {
         let report = self.shared.engine.shutdown(grace).await;
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+        self.shared.runs.changes().close();
         report
     }
 

@@ -99,6 +99,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "pirn",
             "pirn_definition",
             "pirn_events",
+            "pirn_conversation",
             "pirn_core",
             "pirn_actors",
             "pirn_drawing",

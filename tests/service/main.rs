@@ -26,11 +26,13 @@ mod python_client;
 #[cfg(target_os = "linux")]
 mod recipes;
 mod replies;
+mod run_list;
 mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
 mod started_runs;
+mod status;
 mod stored_runs;
 #[cfg(feature = "studio")]
 mod studio;

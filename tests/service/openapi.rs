@@ -45,6 +45,9 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/agui/{workflow}", &["post"]),
         ("/v1/chat/{workflow}", &["post"]),
         ("/v1/info", &["get"]),
+        ("/v1/interactions", &["get"]),
+        ("/v1/sessions", &["get"]),
+        ("/v1/status", &["get"]),
         ("/healthz", &["get"]),
         ("/readyz", &["get"]),
         ("/metrics", &["get"]),
@@ -76,7 +79,16 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
     assert_eq!(parameters("/v1/runs", "post"), query(&["wait"]));
     assert_eq!(
         parameters("/v1/runs", "get"),
-        query(&["status", "workflow", "session", "after", "limit"])
+        query(&[
+            "status",
+            "workflow",
+            "session",
+            "text",
+            "startedAfter",
+            "startedBefore",
+            "after",
+            "limit"
+        ])
     );
     for call in &calls {
         let error = &call["responses"]["default"]["content"]["application/problem+json"];

@@ -22,7 +22,7 @@ use pirn::{AnswerRefused, Interaction, RunCommand, ToolConsent};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OpenInteraction {
     /// Id of the question.
-    id: String,
+    pub(super) id: String,
     /// The node that raised the question.
     node_id: String,
     /// Id of the thread that asked the question.

@@ -11,10 +11,13 @@ mod health;
 mod history;
 mod info;
 mod interactions;
+mod open_questions;
 mod query;
 mod requests;
+mod run_list;
 mod runs;
 mod sessions;
+mod status;
 mod workflows;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -48,7 +51,7 @@ impl Service {
 
 fn router(service: &Service) -> axum::Router {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(runs::start, runs::list))
+        .routes(routes!(runs::start, run_list::list))
         .routes(routes!(runs::report))
         .routes(routes!(runs::events))
         .routes(routes!(history::steps))
@@ -65,7 +68,10 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(control::pin))
         .routes(routes!(control::park))
         .routes(routes!(control::fork))
+        .routes(routes!(status::stream))
+        .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
+        .routes(routes!(open_questions::list))
         .routes(routes!(interactions::list))
         .routes(routes!(interactions::answer))
         .routes(routes!(workflows::list))

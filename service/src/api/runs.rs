@@ -1,4 +1,4 @@
-//! Runs: start, list, report, events.
+//! Runs: start, report, events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, Path, event_types, last_event_id, page_limit, position, run_status};
+use super::query::{Parameters, Path, event_types, last_event_id, position};
 use crate::body::JsonBody;
 use crate::feed::{Feed, FeedItem, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode, unknown};
 use crate::memory::MemoryReservation;
 use crate::runs::Run;
-use crate::runs::archive::{RunQuery, RunSummary};
+use crate::runs::archive::RunSummary;
 use crate::runs::event_log::{RecordedEvent, hold_within};
 use crate::runs::idempotency::{Claim, KeyClaim};
 use crate::runs::position::Position;
@@ -28,9 +28,6 @@ use crate::sse::{self, EventEncoder, Frames, OnStreamEnd, frame};
 use crate::start::{Start, StartResult};
 use crate::state::Service;
 use pirn::{EventType, Message};
-
-/// Default number of runs per page of a list.
-const PAGE: usize = 100;
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
 const CLIENT_GONE: &str = "the client that started the run disconnected";
@@ -265,90 +262,6 @@ impl Drop for CancelOnDrop {
 /// Returns the run of this id if this process still has it in memory.
 pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
     service.runs().find(id).ok_or_else(|| unknown(id))
-}
-
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListParameters {
-    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; for runs without an owner UNFINISHED,
-    /// WAITING.
-    status: Option<String>,
-    /// Only runs of this workflow.
-    workflow: Option<String>,
-    /// Only runs of this session.
-    session: Option<String>,
-    /// The `next` of the previous page.
-    after: Option<String>,
-    /// Maximum number of runs: 1 to 1,000, by default 100.
-    #[param(minimum = 1, maximum = 1_000)]
-    limit: Option<usize>,
-}
-
-/// A page of the list of runs.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct RunList {
-    /// Youngest first.
-    runs: Vec<RunSummary>,
-    /// The `after` for the next page; absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-/// Lists runs, youngest first.
-#[utoipa::path(
-    get, operation_id = "listRuns", path = "/v1/runs", tag = "runs", params(ListParameters),
-    responses((status = 200, description = "Runs", body = RunList))
-)]
-pub(crate) async fn list(
-    State(service): State<Service>,
-    Parameters(parameters): Parameters<ListParameters>,
-) -> Result<Json<RunList>, Problem> {
-    let limit = page_limit(parameters.limit, PAGE)?;
-    let mut query = RunQuery {
-        status: parameters.status.map(|word| run_status(&word)).transpose()?,
-        workflow: parameters.workflow,
-        session: parameters.session,
-        before: parameters.after.map(|cursor| place(&cursor)).transpose()?,
-        // One row more than the page: its presence shows that another page follows.
-        limit: limit + 1,
-    };
-    let mut runs = service.runs().list(&query);
-    let mut archived = Vec::new();
-    // Runs in memory are in the list already, with their present state: skip their archived copies, and read on until the page is
-    // full.
-    while archived.len() < query.limit {
-        let page = service.archive().runs(&query).await?;
-        let is_last = page.len() < query.limit;
-        query.before = page.last().map(|run| (run.started_at, run.run_id.clone()));
-        archived.extend(
-            page.into_iter()
-                .filter(|run| service.runs().find(&run.run_id).is_none()),
-        );
-        if is_last {
-            break;
-        }
-    }
-    runs.extend(archived);
-    runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
-    let has_more = runs.len() > limit;
-    runs.truncate(limit);
-    let last = runs.last().filter(|_| has_more);
-    let next = last.map(|run| format!("{}~{}", run.started_at, run.run_id));
-    Ok(Json(RunList { runs, next }))
-}
-
-/// Parses a cursor to a position in the list.
-fn place(cursor: &str) -> Result<(u64, String), Problem> {
-    let parts = cursor
-        .split_once('~')
-        .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
-    parts.ok_or_else(|| {
-        Problem::new(
-            ProblemCode::InvalidRequest,
-            "after must be the `next` of the previous list",
-        )
-    })
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -1,13 +1,90 @@
 //! Sessions: the state that their runs have saved.
 
 use axum::extract::State;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
 
-use super::query::Path;
+use super::query::{Parameters, Path, page_limit};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::state::Service;
 use pirn_actors::engine::check_name;
+
+/// Default number of sessions per page.
+const PAGE: usize = 100;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionParameters {
+    /// The `next` of the previous page.
+    after: Option<String>,
+    /// Maximum number of sessions: 1 to 1,000, by default 100.
+    #[param(minimum = 1, maximum = 1_000)]
+    limit: Option<usize>,
+}
+
+/// A session in a list.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionSummary {
+    /// Id of the session.
+    id: String,
+    /// Number of runs that have written it.
+    version: u64,
+    /// The run that has written it last.
+    last_run_id: String,
+    /// Time of the last write, in milliseconds since the Unix epoch.
+    updated_at: u64,
+}
+
+/// A page of the list of sessions.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionList {
+    /// In the order of their ids.
+    sessions: Vec<SessionSummary>,
+    /// The `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Lists the sessions of the store; without a store, the list is empty.
+#[utoipa::path(
+    get, operation_id = "listSessions", path = "/v1/sessions", tag = "sessions", params(SessionParameters),
+    responses((status = 200, description = "Sessions", body = SessionList))
+)]
+pub(crate) async fn list(
+    State(service): State<Service>,
+    Parameters(parameters): Parameters<SessionParameters>,
+) -> Result<Json<SessionList>, Problem> {
+    let limit = page_limit(parameters.limit, PAGE)?;
+    let mut sessions = match service.engine().store() {
+        // One more than the page: its presence shows that another page follows.
+        Some(store) => store
+            .sessions(parameters.after, limit + 1)
+            .await
+            .map_err(|error| store_failed(&error))?,
+        None => Vec::new(),
+    };
+    let has_more = sessions.len() > limit;
+    sessions.truncate(limit);
+    let next = sessions.last().filter(|_| has_more).map(|session| session.id.clone());
+    let sessions = sessions.into_iter().map(|session| SessionSummary {
+        id: session.id,
+        version: session.version,
+        last_run_id: session.run,
+        updated_at: session.updated_at,
+    });
+    Ok(Json(SessionList {
+        sessions: sessions.collect(),
+        next,
+    }))
+}
+
+fn store_failed(error: &impl std::fmt::Display) -> Problem {
+    Problem::new(ProblemCode::StoreFailed, error.to_string())
+}
 
 /// Returns the state of a session, including its conversation as `pirn run --conversation` reads it.
 #[utoipa::path(
@@ -24,7 +101,7 @@ pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>)
     };
     check_name("session", &id).map_err(|_| unknown())?;
     let state = service.engine().session(&id).await;
-    let state = state.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+    let state = state.map_err(|error| store_failed(&error))?;
     if state.version == 0 {
         return Err(unknown());
     }

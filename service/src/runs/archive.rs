@@ -4,6 +4,7 @@ use std::io;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use pirn_conversation::conversation::Cost;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -11,7 +12,7 @@ use utoipa::ToSchema;
 use pirn::Event;
 
 /// A run in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSummary {
     /// Id of the run.
@@ -29,6 +30,22 @@ pub struct RunSummary {
     pub updated_at: u64,
     /// The sequence of its last event; 0 if it has none.
     pub last_sequence: u64,
+    /// Time from its start to its end, in milliseconds; absent for a run that has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Tokens that providers reported; absent if only a replay can tell. For an unfinished run, a lower bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Cost of the calls of profiles with prices, like `tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, example = json!({"amount": 0.00125, "currency": "USD"}))]
+    pub cost: Option<Cost>,
+    /// Number of open questions to people; absent if only a replay can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_questions: Option<usize>,
+    /// What a run with the status WAITING waits for: `interaction`, `event` or `timer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<&'static str>,
 }
 
 /// Filter and page of a list of runs.

@@ -5,8 +5,10 @@
 //! whatever starts, steers or records runs is above this folder.
 
 pub(crate) mod archive;
+pub(crate) mod changes;
 pub(crate) mod event_log;
 pub(crate) mod first_tokens;
+pub(crate) mod figures;
 pub(crate) mod handle;
 pub(crate) mod histories;
 pub(crate) mod idempotency;
@@ -33,7 +35,9 @@ use crate::http::problem::{Problem, ProblemCode};
 use crate::limits::{Limits, StreamGate};
 use crate::memory::MemoryReservation;
 use crate::runs::archive::{RunQuery, RunSummary};
+use crate::runs::changes::Changes;
 use crate::runs::event_log::EventLog;
+use crate::runs::figures::FigureCounter;
 use crate::runs::handle::Handle;
 use crate::runs::json_text::{SHORT, json_of};
 use crate::runs::progress::Progress;
@@ -51,6 +55,7 @@ pub(crate) struct Run {
     pub(crate) log: EventLog,
     pub(crate) progress: Progress,
     pub(crate) questions: Questions,
+    pub(crate) figures: FigureCounter,
     pub(crate) streams: StreamGate,
     /// Memory reserved for its input, until the run ends.
     input: Mutex<Option<MemoryReservation>>,
@@ -82,6 +87,7 @@ impl Run {
             log: EventLog::new(log_limits, first_piece, event_bytes),
             progress: Progress::default(),
             questions: Questions::default(),
+            figures: FigureCounter::default(),
             streams: StreamGate::new(limits.streams_per_run),
             input: Mutex::default(),
         }
@@ -155,14 +161,24 @@ impl Run {
 
     pub(crate) fn summary(&self) -> RunSummary {
         let (last, last_at) = self.log.last();
+        let figures = self.figures.figures();
+        let has_ended = self.has_ended();
+        let updated_at = last_at.unwrap_or(self.info.started_at);
+        let elapsed = updated_at.saturating_sub(self.info.started_at);
         RunSummary {
             run_id: self.id().to_owned(),
             workflow_id: self.info.workflow_id.clone(),
             session: self.info.session.clone(),
             status: self.status().to_owned(),
             started_at: self.info.started_at,
-            updated_at: last_at.unwrap_or(self.info.started_at),
+            updated_at,
             last_sequence: last.sequence,
+            // The final report arrives shortly after the end.
+            duration_ms: figures.duration_ms.or(has_ended.then_some(elapsed)),
+            tokens: figures.tokens,
+            cost: figures.cost,
+            open_questions: Some(if has_ended { 0 } else { self.questions.count() }),
+            waiting_for: None,
         }
     }
 
@@ -206,6 +222,7 @@ impl Run {
     /// Releases the values of a run that has ended; its report is retained as JSON.
     pub(crate) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
         self.progress.forget();
+        self.figures.end(&report);
         let json = json_of(Arc::clone(&report)).await;
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if json.len() <= SHORT {
@@ -258,6 +275,8 @@ pub(crate) struct Runs {
     max_event_bytes: usize,
     /// Memory of the events of all runs.
     event_bytes: Arc<AtomicUsize>,
+    /// Modified while `state` is locked, so that changes are in the order of the registrations.
+    changes: Changes,
 }
 
 #[derive(Default)]
@@ -286,7 +305,7 @@ impl Drop for Starting<'_> {
 impl State {
     /// Removes the run that ended first. `Some(None)` if that run was removed before; `None` if no run has ended.
     #[allow(clippy::option_option)] // none is another answer than a run that is gone
-    fn forget(&mut self) -> Option<Option<Arc<Run>>> {
+    fn forget(&mut self, changes: &Changes) -> Option<Option<Arc<Run>>> {
         let (place, bytes) = self.ended.pop_front()?;
         self.ended_bytes -= bytes;
         // A newer run may have the id now: compare the start times.
@@ -296,8 +315,15 @@ impl State {
             .is_some_and(|run| run.info.started_at == place.0)
         {
             self.by_id.remove(&place.1);
+            changes.forget(&place.1);
         }
         Some(self.by_place.remove(&place))
+    }
+
+    /// True if this run, and no later one, has its id.
+    fn is_registered(&self, run: &Run) -> bool {
+        let known = self.by_id.get(run.id());
+        known.is_some_and(|known| std::ptr::eq(&raw const **known, run))
     }
 
     fn put(&mut self, run: Run) -> Arc<Run> {
@@ -320,6 +346,19 @@ impl Runs {
             max_ended_bytes: limits.ended_bytes,
             max_event_bytes: limits.event_bytes,
             event_bytes: Arc::default(),
+            changes: Changes::new(now()),
+        }
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Records a change of a run, unless it is not in memory any more.
+    pub(crate) fn changed(&self, run: &Run) {
+        let state = self.state();
+        if state.is_registered(run) {
+            self.changes.add(run.id());
         }
     }
 
@@ -351,7 +390,10 @@ impl Runs {
 
     /// Registers a run that is resumed.
     pub(crate) fn register(&self, run: Run) -> Arc<Run> {
-        self.state().put(run)
+        let mut state = self.state();
+        let run = state.put(run);
+        self.changes.add(run.id());
+        run
     }
 
     /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
@@ -360,7 +402,8 @@ impl Runs {
         // Only the first status is recorded.
         run.left.get_or_init(|| status);
         let mut state = self.state();
-        if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
+        if state.is_registered(run) {
+            self.changes.leave(run.summary());
             state.by_id.remove(run.id());
             state.by_place.remove(&(run.info.started_at, run.id().into()));
         }
@@ -393,18 +436,16 @@ impl Runs {
         let mut state = self.state();
         // A run that was removed by `leave`, and then resumed to its end before the recorder looked, is not the registered run of
         // its id.
-        if !state
-            .by_id
-            .get(run.id())
-            .is_some_and(|known| std::ptr::eq(&raw const **known, run))
-        {
+        if !state.is_registered(run) {
             return;
         }
         let bytes = run.bytes();
         state.ended_bytes += bytes;
         state.ended.push_back(((run.info.started_at, run.id().into()), bytes));
         while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
-            let Some(oldest) = state.forget() else { break };
+            let Some(oldest) = state.forget(&self.changes) else {
+                break;
+            };
             forgotten.extend(oldest);
         }
         drop(state);
@@ -421,7 +462,7 @@ impl Runs {
                 .saturating_sub(self.max_event_bytes)
         };
         while excess() > 0 {
-            let oldest = self.state().forget();
+            let oldest = self.state().forget(&self.changes);
             match oldest {
                 Some(oldest) => drop(oldest),
                 None => return run.log.free(excess()),
@@ -429,8 +470,23 @@ impl Runs {
         }
     }
 
-    /// Lists runs, youngest first.
-    pub(crate) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
+    /// Returns up to `limit` runs with open questions, oldest first.
+    pub(crate) fn asking(&self, limit: usize) -> Vec<Arc<Run>> {
+        let state = self.state();
+        let runs = state.by_place.values();
+        runs.filter(|run| run.questions.count() > 0 && !run.has_ended())
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
+    /// Lists runs that `are_met` accepts, youngest first, down to the first one that `ends_at` accepts.
+    pub(crate) fn list(
+        &self,
+        query: &RunQuery,
+        are_met: impl Fn(&RunSummary) -> bool,
+        ends_at: impl Fn(&RunSummary) -> bool,
+    ) -> Vec<RunSummary> {
         let state = self.state();
         let runs: Box<dyn Iterator<Item = &Arc<Run>>> = match &query.before {
             Some((started_at, id)) => {
@@ -445,8 +501,10 @@ impl Runs {
                 && query.status.as_ref().is_none_or(|status| status == run.status())
         };
         runs.filter(is_asked)
-            .take(query.limit)
             .map(|run| run.summary())
+            .take_while(|run| !ends_at(run))
+            .filter(are_met)
+            .take(query.limit)
             .collect()
     }
 

@@ -45,6 +45,11 @@ impl Questions {
         self.state().get(id).copied()
     }
 
+    /// Returns the number of open questions.
+    pub(crate) fn count(&self) -> usize {
+        self.state().len()
+    }
+
     fn state(&self) -> MutexGuard<'_, BTreeMap<String, AskedAt>> {
         // Ignore poisoning: every critical section preserves the invariants.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)

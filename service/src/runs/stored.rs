@@ -16,13 +16,18 @@ use crate::limits::Limits;
 use crate::memory::{Budget, MemoryReservation};
 use crate::runs::archive::{RunArchive, RunQuery, RunSummary};
 use crate::runs::event_log::{EventLog, RecordedEvent};
+use crate::runs::figures::Figures;
 use crate::runs::position::Position;
+use crate::runs::questions::Questions;
 use crate::runs::replays::Replays;
-use pirn::store::{Run, RunFilter, RunPlace, Store};
-use pirn::{Engine, RunView};
+use pirn::store::{Run, RunFilter, RunPlace, RunStatus, Store, WaitingFor};
+use pirn::{Engine, Interaction, RunView};
 
 /// Number of runs that one query of the store returns.
 const PAGE: usize = 1_000;
+
+/// Maximum number of runs that one request replays to read their questions.
+const MAX_WAITING: usize = 50;
 
 /// Minimum budget for the cached events of a run, in bytes.
 const LEAST: usize = 1 << 20;
@@ -112,7 +117,16 @@ struct Part {
     events: EventLog,
     /// The run's last event at the time of the replay.
     last: u64,
+    questions: Vec<AskedQuestion>,
+    figures: Figures,
     _memory: MemoryReservation,
+}
+
+/// An open question with its time, in milliseconds since the Unix epoch.
+#[derive(Clone)]
+pub(crate) struct AskedQuestion {
+    pub(crate) question: Interaction,
+    pub(crate) asked_at: Option<u64>,
 }
 
 /// The report of a run that this process does not execute.
@@ -207,8 +221,23 @@ impl StoredRuns {
             step,
             report,
             events,
+            interactions,
             ..
         } = view;
+        let asked = Questions::default();
+        events.iter().for_each(|event| asked.observe(event));
+        let questions: Vec<AskedQuestion> = interactions
+            .into_iter()
+            .map(|question| AskedQuestion {
+                asked_at: asked.asked_at(&question.id).map(|asked| asked.at),
+                question,
+            })
+            .collect();
+        let question_bytes: usize = questions
+            .iter()
+            .map(|asked| json!(asked.question).to_string().len())
+            .sum();
+        let figures = Figures::of(&report, run.status.is_final());
         let last = events.last().map_or(0, |event| event.sequence);
         // The sequence may be beyond the run's last event, which no event follows.
         let after = after.min(last);
@@ -223,7 +252,8 @@ impl StoredRuns {
         let error = shown.get("error").filter(|error| !error.is_null()).cloned();
         let json = Bytes::from(shown.to_string());
         drop(shown);
-        let mut memory = self.reserve(json.len() + LEAST)?;
+        let fixed = json.len() + question_bytes;
+        let mut memory = self.reserve(fixed + LEAST)?;
         let most = (self.memory.limit() / 4).max(LEAST);
         let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
         for event in events {
@@ -232,7 +262,7 @@ impl StoredRuns {
             }
             let is_first = log.bytes() == 0;
             log.push(&event);
-            let bytes = json.len() + log.bytes();
+            let bytes = fixed + log.bytes();
             if !is_first && log.bytes() > most || bytes > memory.bytes() && !self.grow(&mut memory, bytes + LEAST) {
                 if is_first {
                     return Err(self.full());
@@ -240,13 +270,15 @@ impl StoredRuns {
                 break;
             }
         }
-        memory.shrink_to(json.len() + log.bytes());
+        memory.shrink_to(fixed + log.bytes());
         let part = Arc::new(Part {
             run,
             report: StoredReport { json, status, error },
             after,
             events: log,
             last,
+            questions,
+            figures,
             _memory: memory,
         });
         let mut parts = self.parts();
@@ -322,16 +354,60 @@ impl StoredRuns {
             let page = page.map_err(io::Error::other)?;
             let is_last = page.len() < wanted;
             before = page.last().map(Run::place);
-            found.extend(page.into_iter().map(summary));
+            found.extend(page.into_iter().map(|run| self.summary(run)));
             if is_last {
                 break;
             }
         }
         Ok(found)
     }
+
+    /// Returns the summary of a run, with the figures of an earlier replay if the run has not changed since.
+    fn summary(&self, run: Run) -> RunSummary {
+        let known = self.parts().iter().rev().find(|part| part.is_of(&run)).cloned();
+        let mut summary = summary(run);
+        if let Some(part) = known {
+            (summary.tokens, summary.cost) = (part.figures.tokens, part.figures.cost);
+            summary.open_questions = Some(part.questions.len());
+        }
+        summary
+    }
+
+    /// Returns runs that wait for an answer and that `is_asked` accepts, with their questions: at most `limit` questions, unless the
+    /// last run has more. Runs are replayed, so at most [`MAX_WAITING`] of them are read.
+    pub(crate) async fn waiting(
+        &self,
+        is_asked: impl Fn(&str) -> bool,
+        limit: usize,
+    ) -> Result<Vec<(Run, Vec<AskedQuestion>)>, Problem> {
+        let filter = RunFilter {
+            status: Some(RunStatus::Waiting(WaitingFor::Interaction).as_str().to_owned()),
+            ..RunFilter::default()
+        };
+        let runs = self.store()?.runs(filter, None, PAGE).await;
+        let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+        let waits = |run: &Run| run.status.waiting_for() == Some(WaitingFor::Interaction) && is_asked(&run.id);
+        let (mut found, mut count) = (Vec::new(), 0);
+        for run in runs.into_iter().filter(waits).take(MAX_WAITING) {
+            if count >= limit {
+                break;
+            }
+            let known = self.known(|part| part.is_of(&run));
+            let part = match known {
+                Some(part) => Some(part),
+                None => self.part(&run.id, 0).await?,
+            };
+            // The run may have been removed in between.
+            let Some(part) = part else { continue };
+            count += part.questions.len();
+            found.push((run, part.questions.clone()));
+        }
+        Ok(found)
+    }
 }
 
 pub(crate) fn summary(run: Run) -> RunSummary {
+    let is_final = run.status.is_final();
     RunSummary {
         run_id: run.id,
         workflow_id: run.workflow,
@@ -340,5 +416,10 @@ pub(crate) fn summary(run: Run) -> RunSummary {
         started_at: run.started_at,
         updated_at: run.updated_at,
         last_sequence: 0,
+        duration_ms: is_final.then(|| run.updated_at.saturating_sub(run.started_at)),
+        tokens: None,
+        cost: None,
+        open_questions: is_final.then_some(0),
+        waiting_for: run.status.waiting_for().map(WaitingFor::as_str),
     }
 }

@@ -1,0 +1,242 @@
+//! The list of runs: what its items state, and its filters; the list of sessions.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn::store::MemoryStore;
+use pirn::{Engine, Event};
+use pirn_service::{Options, RunArchive, RunQuery, RunSummary};
+use serde_json::{Value, json};
+
+use crate::world::{World, answer, refusal};
+
+async fn stored() -> World {
+    World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
+}
+
+async fn listed(world: &World, query: &str) -> Vec<Value> {
+    let list = answer(world.get(&format!("/v1/runs?{query}"))).await.body;
+    list["runs"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{query}: {list}"))
+        .clone()
+}
+
+fn ids(runs: &[Value]) -> Vec<&str> {
+    runs.iter().map(|run| run["runId"].as_str().expect("an id")).collect()
+}
+
+#[tokio::test]
+async fn an_item_has_the_tokens_cost_and_duration_of_its_report() {
+    for world in [World::new().await, stored().await] {
+        let id = world.start("chat", json!({"message": "time?"})).await;
+        let report = world.ended(&id).await;
+        let spent = &report["tokens"]["spent"];
+        assert!(spent["total"].as_u64() > Some(0), "{spent}");
+        let item = &listed(&world, "").await[0];
+        assert_eq!(item["tokens"], spent["total"]);
+        assert_eq!(
+            (&item["cost"], item["cost"]["currency"].as_str()),
+            (&spent["cost"], Some("USD"))
+        );
+        assert_eq!(item["durationMs"], report["elapsedMs"]);
+        assert_eq!(item["openQuestions"], 0);
+        let waiting = world.start("two-people", Value::Null).await;
+        for count in [2, 1] {
+            let mut asked = Vec::new();
+            while asked.len() != count {
+                let open = answer(world.get(&format!("/v1/runs/{waiting}/interactions")))
+                    .await
+                    .body;
+                asked.clone_from(open["interactions"].as_array().expect("questions"));
+            }
+            while listed(&world, "").await[0]["openQuestions"] != count {
+                tokio::task::yield_now().await;
+            }
+            let item = &listed(&world, "").await[0];
+            assert_eq!(
+                (&item["status"], &item["durationMs"]),
+                (&json!("RUNNING"), &Value::Null)
+            );
+            let question = asked[0]["id"].as_str().expect("an id");
+            answer(world.post(&format!("/v1/interactions/{question}"), &json!({"answer": "yes"}))).await;
+        }
+        world.ended(&waiting).await;
+        assert_eq!(listed(&world, "").await[0]["openQuestions"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_run_in_memory_counts_the_tokens_of_completed_nodes_until_it_ends() {
+    let world = World::new().await;
+    let id = world.start("talks-then-waits", json!({"message": "time?"})).await;
+    let mut events = crate::world::Events::open(world.get(&format!("/v1/runs/{id}/events?types=NODE_STARTED"))).await;
+    while events.next().await.expect("an event").json["nodeId"] != "gate" {}
+    let before = listed(&world, "").await[0]["tokens"].clone();
+    assert!(before.as_u64() > Some(0), "{before}");
+    world.gate.add_permits(1);
+    assert_eq!(world.ended(&id).await["tokens"]["spent"]["total"], before);
+}
+
+#[tokio::test]
+async fn filters_select_by_text_and_by_start() {
+    for world in [World::new().await, stored().await] {
+        for (workflow, run, session) in [
+            ("echo", "Alpha-1", "desk"),
+            ("echo", "beta-2", "ALPHAbet"),
+            ("gated", "gamma-3", "desk"),
+        ] {
+            let body = json!({"workflow": workflow, "input": {}, "runId": run, "session": session});
+            let started = answer(world.post("/v1/runs", &body)).await.body;
+            let at = started["startedAt"].as_u64().expect("a time");
+            // The next run must have a later start.
+            while now() <= at {
+                tokio::task::yield_now().await;
+            }
+        }
+        let all = listed(&world, "").await;
+        assert_eq!(ids(&all), ["gamma-3", "beta-2", "Alpha-1"]);
+        let at = |place: usize| all[place]["startedAt"].as_u64().expect("a time");
+        for (query, expected) in [
+            ("text=alpha".to_owned(), &["beta-2", "Alpha-1"][..]),
+            ("text=GATED".to_owned(), &["gamma-3"]),
+            ("text=esk".to_owned(), &["gamma-3", "Alpha-1"]),
+            ("text=delta".to_owned(), &[]),
+            (format!("startedAfter={}", at(1)), &["gamma-3"]),
+            (format!("startedBefore={}", at(1)), &["Alpha-1"]),
+            (format!("startedAfter={}&startedBefore={}", at(2), at(0)), &["beta-2"]),
+            (format!("startedBefore={}&text=desk", at(0)), &["Alpha-1"]),
+            ("text=a&status=completed".to_owned(), &["beta-2", "Alpha-1"]),
+        ] {
+            assert_eq!(ids(&listed(&world, &query).await), expected, "{query}");
+        }
+        let first = answer(world.get("/v1/runs?text=alpha&limit=1")).await.body;
+        assert_eq!(ids(first["runs"].as_array().expect("runs")), ["beta-2"]);
+        let next = first["next"].as_str().expect("another page");
+        assert_eq!(
+            ids(&listed(&world, &format!("text=alpha&limit=1&after={next}")).await),
+            ["Alpha-1"]
+        );
+        world.gate.add_permits(1);
+    }
+    let world = World::new().await;
+    let long = format!("/v1/runs?text={}", "x".repeat(257));
+    assert_eq!(refusal(world.get(&long)).await, (400, "INVALID_REQUEST".into()));
+    assert_eq!(
+        refusal(world.get("/v1/runs?startedAfter=soon")).await,
+        (400, "INVALID_REQUEST".into())
+    );
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.expect("after 1970").as_millis()).expect("not so late")
+}
+
+/// An archive of runs `0` (the oldest) to `count - 1`, which counts the runs that it returns.
+struct Many {
+    count: u64,
+    read: AtomicUsize,
+}
+
+impl RunArchive for Many {
+    fn events<'a>(&'a self, _: &'a str, _: u64, _: usize) -> BoxFuture<'a, io::Result<Vec<Event>>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>> {
+        let end = query.before.as_ref().map_or(self.count, |(at, _)| *at);
+        let runs = (0..end).rev().take(query.limit).map(|at| RunSummary {
+            run_id: format!("run-{at}"),
+            started_at: at,
+            ..RunSummary::default()
+        });
+        let runs: Vec<RunSummary> = runs.collect();
+        self.read.fetch_add(runs.len(), Ordering::SeqCst);
+        std::future::ready(Ok(runs)).boxed()
+    }
+
+    fn report<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_search_reads_a_limited_number_of_archived_runs_per_request() {
+    let archive = Arc::new(Many {
+        count: 50_500,
+        read: AtomicUsize::new(0),
+    });
+    let options = Options {
+        archive: Some(Arc::clone(&archive) as Arc<dyn RunArchive>),
+        ..Options::default()
+    };
+    let world = World::with(options).await;
+    let (mut after, mut requests, mut found) = (String::new(), 0, Vec::new());
+    loop {
+        archive.read.store(0, Ordering::SeqCst);
+        let page = answer(world.get(&format!("/v1/runs?text=run-7777{after}"))).await.body;
+        assert!(archive.read.load(Ordering::SeqCst) <= 21_000);
+        requests += 1;
+        found.extend(
+            ids(page["runs"].as_array().expect("runs"))
+                .into_iter()
+                .map(str::to_owned),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!((requests, found), (3, vec!["run-7777".to_owned()]));
+    // Without a text, one page is read.
+    archive.read.store(0, Ordering::SeqCst);
+    let page = listed(&world, "startedAfter=50397").await;
+    assert_eq!(page.len(), 100);
+    assert_eq!(
+        ids(&listed(&world, "startedAfter=50497").await),
+        ["run-50499", "run-50498"]
+    );
+    assert!(archive.read.load(Ordering::SeqCst) <= 300);
+}
+
+#[tokio::test]
+async fn the_sessions_of_the_store_are_listed_by_page() {
+    assert_eq!(
+        answer(World::new().await.get("/v1/sessions")).await.body,
+        json!({"sessions": []})
+    );
+    let world = stored().await;
+    for session in ["c", "a", "b", "a"] {
+        let body = json!({"workflow": "echo", "input": {}, "session": session});
+        let run = answer(world.post("/v1/runs?wait=10", &body)).await.body;
+        assert_eq!(run["status"], "COMPLETED");
+    }
+    let all = answer(world.get("/v1/sessions")).await.body;
+    let shown = |list: &Value| -> Vec<(String, u64)> {
+        let sessions = list["sessions"].as_array().expect("sessions").iter();
+        let shown = sessions.map(|session| {
+            (
+                session["id"].as_str().expect("an id").to_owned(),
+                session["version"].as_u64().expect("a number"),
+            )
+        });
+        shown.collect()
+    };
+    assert_eq!(
+        shown(&all),
+        [("a".to_owned(), 2), ("b".to_owned(), 1), ("c".to_owned(), 1)]
+    );
+    assert!(all["sessions"][0]["updatedAt"].as_u64() > Some(0) && all["sessions"][0]["lastRunId"].is_string());
+    let first = answer(world.get("/v1/sessions?limit=2")).await.body;
+    assert_eq!((shown(&first).len(), &first["next"]), (2, &json!("b")));
+    let rest = answer(world.get("/v1/sessions?limit=2&after=b")).await.body;
+    assert_eq!((shown(&rest), &rest["next"]), (vec![("c".to_owned(), 1)], &Value::Null));
+    assert_eq!(
+        refusal(world.get("/v1/sessions?limit=0")).await,
+        (400, "INVALID_REQUEST".into())
+    );
+}
