@@ -60,6 +60,8 @@ pub struct Limits {
     pub wait: Duration,
     /// Time between comments on a stream without events (default 15 s).
     pub keep_alive: Duration,
+    /// Time between two samples of the metrics of the last 15 minutes (default 5 s, at least 10 ms); at most 900 are retained.
+    pub metrics_interval: Duration,
 }
 
 impl Default for Limits {
@@ -89,6 +91,7 @@ impl Default for Limits {
             idempotency_keys: 10_000,
             wait: Duration::from_mins(10),
             keep_alive: Duration::from_secs(15),
+            metrics_interval: Duration::from_secs(5),
         }
     }
 }

@@ -22,6 +22,7 @@ impl Service {
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let runtime = self.runtime().get_or_init(|| runtime);
+        self.sample_metrics(runtime);
         let early = std::mem::take(&mut *self.early());
         for (run, events) in early {
             self.record_on(runtime, run, events);

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::time::MissedTickBehavior;
+
 #[cfg(feature = "otel")]
 use crate::metrics::otlp;
 use crate::metrics::{MetricId, Series, owned};
+use crate::runs::now;
 use crate::state::Service;
+use crate::studio::StudioMode;
 
 /// Time limit for the engine's threads to report their mailbox depths; after it, the depths are left out.
 const ASKED_FOR: Duration = Duration::from_secs(1);
@@ -33,6 +38,30 @@ impl Service {
             }
         }
         series
+    }
+}
+
+impl Service {
+    /// Samples the metrics for the charts of the Studio, until the service has shut down or its last handle is dropped.
+    pub(super) fn sample_metrics(&self, runtime: &Handle) {
+        if self.studio() == StudioMode::Off || !self.begin_sampling() {
+            return;
+        }
+        let (service, interval) = (self.weak(), self.recent_metrics().interval());
+        // Not tracked as a task of the service: a shutdown would wait for the next sample.
+        runtime.spawn(async move {
+            let mut times = tokio::time::interval(interval);
+            // After a suspension, one sample follows instead of one for each missed time.
+            times.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                times.tick().await;
+                let Some(service) = service().filter(|service| !service.runs().changes().is_closed()) else {
+                    return;
+                };
+                let series = service.metrics_snapshot().await;
+                service.recent_metrics().push(now(), &series);
+            }
+        });
     }
 }
 

@@ -14,6 +14,7 @@ use crate::http::problem::{Problem, ProblemCode};
 use crate::limits::{Limits, StreamGate};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
+use crate::metrics::recent::RecentMetrics;
 use crate::options::Options;
 use crate::runs::archive::NoArchive;
 use crate::runs::histories::Histories;
@@ -62,6 +63,9 @@ struct Shared {
     keys: IdempotencyKeys,
     streams: StreamGate,
     metrics: Metrics,
+    recent_metrics: RecentMetrics,
+    /// True once the metrics are sampled.
+    is_sampling: AtomicBool,
     tasks: TaskTracker,
     /// The runtime that serves requests. Needed for runs that the engine starts itself: they are announced on engine threads.
     runtime: OnceLock<Handle>,
@@ -96,6 +100,8 @@ impl Service {
                 keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
                 streams: StreamGate::new(options.limits.streams),
                 metrics: Metrics::default(),
+                recent_metrics: RecentMetrics::new(options.limits.metrics_interval),
+                is_sampling: AtomicBool::new(false),
                 tasks: TaskTracker::new(),
                 runtime: OnceLock::new(),
                 early: Mutex::default(),
@@ -229,6 +235,15 @@ impl Service {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    pub(super) fn recent_metrics(&self) -> &RecentMetrics {
+        &self.shared.recent_metrics
+    }
+
+    /// Returns true for the first call only.
+    pub(super) fn begin_sampling(&self) -> bool {
+        !self.shared.is_sampling.swap(true, Ordering::SeqCst)
     }
 
     /// Runs `work` to completion even if the client disconnects: axum drops a handler's future with its connection, so the work is

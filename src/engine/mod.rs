@@ -31,7 +31,8 @@ use serde::Serialize;
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
 use durable::{
-    Durable, ForkBuilder, RequestView, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff, request, view,
+    Definitions, Durable, ForkBuilder, RequestView, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff,
+    request, view,
 };
 use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
@@ -86,6 +87,7 @@ pub struct Engine {
     shared: Arc<EngineShared>,
     runtime: EngineRuntime,
     durable: Option<Arc<Durable>>,
+    definitions: Arc<Definitions>,
 }
 
 /// A handle that does not prevent the engine from stopping.
@@ -94,6 +96,7 @@ pub struct WeakEngine {
     shared: Weak<EngineShared>,
     runtime: WeakRuntime,
     durable: Option<Weak<Durable>>,
+    definitions: Arc<Definitions>,
 }
 
 impl WeakEngine {
@@ -107,6 +110,7 @@ impl WeakEngine {
                 Some(durable) => Some(durable.upgrade()?),
                 None => None,
             },
+            definitions: Arc::clone(&self.definitions),
         })
     }
 }
@@ -164,11 +168,9 @@ impl Engine {
     }
 
     fn register_compiled(&self, loaded: &Loaded, compiled: &Compiled) {
-        if let Some(durable) = &self.durable {
-            // Must precede the registration of the graphs: a run may start as soon as its graph is registered, and its first commit
-            // needs the definition.
-            durable.definitions.extend(loaded, compiled, &self.shared.all_graphs());
-        }
+        // Must precede the registration of the graphs: a run may start as soon as its graph is registered, and its first commit
+        // needs the definition.
+        self.definitions.extend(loaded, compiled, &self.shared.all_graphs());
         for graph in &compiled.graphs {
             self.shared.register(graph);
         }
@@ -199,6 +201,22 @@ impl Engine {
     pub fn workflows(&self) -> Vec<WorkflowInfo> {
         let graphs = self.shared.graphs();
         graphs.iter().map(|graph| WorkflowInfo::of(graph)).collect()
+    }
+
+    /// Returns the definition of a registered workflow, in the format of a workflow file.
+    ///
+    /// ```
+    /// let text = r#"{"id": "greet", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+    ///     "edges": [{"from": "s", "to": "e"}]}"#;
+    /// let engine = pirn::Engine::builder().workflows(text).build()?;
+    /// assert!(engine.workflow_definition("greet").is_some_and(|definition| definition.contains("START")));
+    /// assert_eq!(engine.workflow_definition("other"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn workflow_definition(&self, id: &str) -> Option<String> {
+        let graphs = self.shared.graphs();
+        let graph = graphs.iter().find(|graph| *graph.workflow_id == *id)?;
+        self.definitions.workflow(graph)
     }
 
     /// Starts a run. Errors: WORKFLOW_NOT_FOUND if no workflow has this id, OVERLOADED if the engine is full, CANCELLED while it
@@ -558,6 +576,7 @@ impl Engine {
             shared: Arc::downgrade(&self.shared),
             runtime: self.runtime.downgrade(),
             durable: self.durable.as_ref().map(Arc::downgrade),
+            definitions: Arc::clone(&self.definitions),
         }
     }
 

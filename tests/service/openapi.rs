@@ -48,6 +48,8 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/interactions", &["get"]),
         ("/v1/sessions", &["get"]),
         ("/v1/status", &["get"]),
+        ("/v1/metrics/recent", &["get"]),
+        ("/v1/workflows/{id}/drawing", &["get"]),
         ("/healthz", &["get"]),
         ("/readyz", &["get"]),
         ("/metrics", &["get"]),

@@ -1,9 +1,10 @@
 //! The page of the service: its files, their addresses and access rules, and `pirn studio`.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use pirn::Engine;
-use pirn_service::{Access, Options, Service, StudioMode};
+use pirn_service::{Access, Limits, Options, Service, StudioMode};
 use reqwest::{Client, Method, StatusCode, header};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -186,6 +187,70 @@ async fn without_the_studio_there_is_no_page() {
         assert_eq!(refusal(world.get(path)).await, (404, "NOT_FOUND".into()), "{path}");
     }
     assert_eq!(answer(world.get("/v1/info")).await.body["studio"], "off");
+}
+
+#[tokio::test]
+async fn the_metrics_of_the_last_minutes_are_sampled_while_the_studio_is_on() {
+    let limits = Limits {
+        metrics_interval: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let world = World::limited(limits.clone()).await;
+    let run = world.start("echo", json!({})).await;
+    world.ended(&run).await;
+    let started = loop {
+        let recent = answer(world.get("/v1/metrics/recent")).await.body;
+        assert_eq!(recent["intervalMs"], 20);
+        assert!(recent["from"].as_u64() > Some(1_600_000_000_000));
+        let series = recent["series"].as_array().expect("series").clone();
+        let started = series
+            .into_iter()
+            .find(|line| line["name"] == "pirn_runs_started_total");
+        if let Some(started) = started.filter(|line| line["points"].as_array().map(Vec::len) > Some(2)) {
+            break started;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&started["kind"], &started["unit"]), (&json!("counter"), &json!("run")));
+    assert_eq!(started["labels"], json!({"workflow": "echo"}));
+    assert_eq!(started["points"].as_array().expect("points").last(), Some(&json!(1.0)));
+    let off = Options {
+        limits,
+        ..mode(StudioMode::Off)
+    };
+    let world = World::with(off).await;
+    for _ in 0..20 {
+        let recent = answer(world.get("/v1/metrics/recent")).await.body;
+        assert_eq!(recent["series"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_is_drawn_as_data_and_as_a_picture() {
+    let world = World::new().await;
+    let drawing = answer(world.get("/v1/workflows/two-people/drawing")).await.body;
+    let nodes = drawing["nodes"].as_array().expect("nodes");
+    let ids: Vec<&str> = nodes.iter().map(|node| node["id"].as_str().expect("an id")).collect();
+    assert_eq!(ids, ["start", "fork", "ada", "bob", "join", "end"]);
+    assert_eq!(drawing["edges"].as_array().map(Vec::len), Some(6));
+    assert!(drawing["width"].as_u64() > Some(0) && drawing["fontSize"].as_u64() > Some(0));
+    let picture = answer(world.get("/v1/workflows/two-people/drawing?format=svg")).await;
+    assert_eq!(picture.headers["content-type"], "image/svg+xml");
+    let policy = picture.headers["content-security-policy"].to_str().expect("text");
+    assert!(
+        policy.starts_with("default-src 'none'") && policy.ends_with("sandbox"),
+        "{policy}"
+    );
+    assert!(
+        picture
+            .body
+            .as_str()
+            .is_some_and(|text| text.starts_with("<svg") && text.contains("ada"))
+    );
+    let unknown = refusal(world.get("/v1/workflows/two-peopl/drawing")).await;
+    assert_eq!(unknown, (404, "UNKNOWN_WORKFLOW".into()));
+    let format = refusal(world.get("/v1/workflows/echo/drawing?format=png")).await;
+    assert_eq!(format, (400, "INVALID_REQUEST".into()));
 }
 
 const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],

@@ -6,6 +6,7 @@ mod agui_thread;
 mod chat;
 mod control;
 mod document;
+mod drawings;
 mod guard;
 mod health;
 mod history;
@@ -13,6 +14,7 @@ mod info;
 mod interactions;
 mod open_questions;
 mod query;
+mod recent_metrics;
 mod requests;
 mod run_list;
 mod runs;
@@ -76,6 +78,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(interactions::answer))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::show))
+        .routes(routes!(drawings::of_workflow))
         .routes(routes!(agui::run, agui::again_for))
         .routes(routes!(chat::run))
         .routes(routes!(chat::resume))
@@ -83,6 +86,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
+        .routes(routes!(recent_metrics::show))
         .split_for_parts();
     document::complete(&mut document);
     let openapi = crate::http::json::Json(document);

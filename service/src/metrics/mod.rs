@@ -4,6 +4,7 @@ mod metric;
 #[cfg(feature = "otel")]
 pub(super) mod otlp;
 pub(super) mod prometheus;
+pub(super) mod recent;
 mod series;
 
 use std::collections::BTreeMap;

@@ -123,11 +123,16 @@ impl RecentMetrics {
     pub(crate) fn shown(&self, now: u64) -> MetricHistory {
         let state = self.state();
         let first = state.last.map(|last| (last + 1).saturating_sub(state.length as u64));
-        let lines = state.lines.iter().flat_map(|(id, lines)| lines.iter().map(|line| (*id, line)));
+        let lines = state
+            .lines
+            .iter()
+            .flat_map(|(id, lines)| lines.iter().map(|line| (*id, line)));
         MetricHistory {
             interval_ms: self.interval_ms,
             from: first.map_or(now, |first| first * self.interval_ms),
-            series: lines.map(|(id, ((part, labels), points))| line(id, *part, labels, points)).collect(),
+            series: lines
+                .map(|(id, ((part, labels), points))| line(id, *part, labels, points))
+                .collect(),
             omitted: state.omitted,
         }
     }
@@ -190,10 +195,17 @@ fn line(id: MetricId, part: Part, labels: &Labels, points: &VecDeque<f64>) -> Me
     let unit = if part == Part::Count { "" } else { descriptor.unit };
     MetricLine {
         name: format!("{}{}", descriptor.prometheus(), part.suffix()),
-        kind: if descriptor.kind == Kind::Gauge { "gauge" } else { "counter" },
+        kind: if descriptor.kind == Kind::Gauge {
+            "gauge"
+        } else {
+            "counter"
+        },
         labels: labels.iter().map(|(name, value)| (*name, value.clone())).collect(),
         unit: unit.trim_matches(['{', '}']),
-        points: points.iter().map(|point| Some(*point).filter(|point| !point.is_nan())).collect(),
+        points: points
+            .iter()
+            .map(|point| Some(*point).filter(|point| !point.is_nan()))
+            .collect(),
     }
 }
 
@@ -209,7 +221,15 @@ mod tests {
 
     fn points(recent: &RecentMetrics) -> (u64, Vec<Option<f64>>) {
         let shown = recent.shown(0);
-        (shown.from, shown.series.into_iter().next().map(|line| line.points).unwrap_or_default())
+        (
+            shown.from,
+            shown
+                .series
+                .into_iter()
+                .next()
+                .map(|line| line.points)
+                .unwrap_or_default(),
+        )
     }
 
     #[test]
@@ -217,7 +237,13 @@ mod tests {
         let recent = RecentMetrics::new(Duration::from_secs(5));
         assert_eq!(points(&recent), (0, Vec::new()));
         recent.push(100_000, &Series::default());
-        for (at, runs) in [(105_100, 1.0), (105_200, 9.0), (110_000, 2.0), (125_000, 3.0), (90_000, 9.0)] {
+        for (at, runs) in [
+            (105_100, 1.0),
+            (105_200, 9.0),
+            (110_000, 2.0),
+            (125_000, 3.0),
+            (90_000, 9.0),
+        ] {
             recent.push(at, &live(runs));
         }
         let expected = [None, Some(1.0), Some(2.0), None, None, Some(3.0)];
@@ -252,7 +278,10 @@ mod tests {
         let shown = recent.shown(0);
         assert_eq!(shown.omitted, 150);
         let names: Vec<&str> = shown.series.iter().map(|line| &*line.name).collect();
-        assert_eq!(names.iter().filter(|name| **name == "pirn_runs_started_total").count(), MAX_LINES);
+        assert_eq!(
+            names.iter().filter(|name| **name == "pirn_runs_started_total").count(),
+            MAX_LINES
+        );
         assert!(names.contains(&"pirn_run_duration_seconds_count") && names.contains(&"pirn_run_duration_seconds_sum"));
     }
 }

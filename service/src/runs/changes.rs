@@ -116,6 +116,11 @@ impl Changes {
         self.changed.send_replace(true);
     }
 
+    /// True if no change follows, because the service has shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.changed.borrow()
+    }
+
     /// Returns a receiver that is notified of every change; its value is true once no change follows.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.changed.subscribe()

@@ -7,8 +7,8 @@
 pub(crate) mod archive;
 pub(crate) mod changes;
 pub(crate) mod event_log;
-pub(crate) mod first_tokens;
 pub(crate) mod figures;
+pub(crate) mod first_tokens;
 pub(crate) mod handle;
 pub(crate) mod histories;
 pub(crate) mod idempotency;

@@ -14,7 +14,7 @@ use pirn_models::ModelCatalog;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::CheckedFiles;
-use crate::engine::durable::{Durable, Resources, StoreJournal, StoredSessions};
+use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::runtime::{EngineRuntime, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
 
@@ -45,10 +45,11 @@ impl EngineBuilder {
         let ask = self.ask.take();
         // `Duration::MAX` does not fit, and `None` means that runs are never parked.
         let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
+        let definitions: Arc<Definitions> = Arc::default();
         let durable = self
             .store
             .take()
-            .map(|store| Arc::new(Durable::new(store, ask, parks_after)));
+            .map(|store| Arc::new(Durable::new(store, Arc::clone(&definitions), ask, parks_after)));
         if let Some(durable) = &durable {
             // `check_settings` has refused a store together with a journal, so no journal of the caller is lost here.
             self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
@@ -112,6 +113,7 @@ impl EngineBuilder {
             shared,
             runtime,
             durable,
+            definitions,
         };
         if let Some(checked) = &checked {
             // Checked workflows are registered before the files, which may refer to them.

@@ -56,6 +56,12 @@ impl Definitions {
         texts.last = None;
     }
 
+    /// Returns the source of a graph's workflow.
+    pub(crate) fn workflow(&self, graph: &Graph) -> Option<String> {
+        let texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.workflows.get(&graph.uid).cloned()
+    }
+
     /// Returns the definition of a run that starts with these graphs.
     pub(crate) fn of(&self, graphs: &Graphs) -> Content {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -67,7 +67,7 @@ pub(crate) use view::{diff, view};
 /// A store with the caches that an engine needs for it.
 pub(crate) struct Durable {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) definitions: Definitions,
+    pub(crate) definitions: Arc<Definitions>,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) ask: Option<AskDoubt>,
     /// Milliseconds after which an idle waiting run is parked; `None`: never.
@@ -79,11 +79,16 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
-    pub(crate) fn new(store: Arc<dyn Store>, ask: Option<AskDoubt>, parks_after: Option<Millis>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        definitions: Arc<Definitions>,
+        ask: Option<AskDoubt>,
+        parks_after: Option<Millis>,
+    ) -> Self {
         Self {
             store,
             // Filled when the engine registers its workflows, which happens after the store is set.
-            definitions: Definitions::default(),
+            definitions,
             conversations: Arc::default(),
             ask,
             parks_after,
