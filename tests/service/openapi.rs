@@ -50,6 +50,7 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/status", &["get"]),
         ("/v1/metrics/recent", &["get"]),
         ("/v1/workflows/{id}/drawing", &["get"]),
+        ("/v1/runs/{id}/drawings", &["get"]),
         ("/healthz", &["get"]),
         ("/readyz", &["get"]),
         ("/metrics", &["get"]),

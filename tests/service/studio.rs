@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pirn::Engine;
+use pirn::store::MemoryStore;
 use pirn_service::{Access, Limits, Options, Service, StudioMode};
 use reqwest::{Client, Method, StatusCode, header};
 use serde_json::json;
@@ -247,6 +248,20 @@ async fn a_workflow_is_drawn_as_data_and_as_a_picture() {
             .as_str()
             .is_some_and(|text| text.starts_with("<svg") && text.contains("ada"))
     );
+    let run = world.start("echo", json!({})).await;
+    world.ended(&run).await;
+    let stored = World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await;
+    let other = stored.start("echo", json!({})).await;
+    stored.ended(&other).await;
+    for (world, run) in [(&world, &run), (&stored, &other)] {
+        let own = answer(world.get("/v1/workflows/echo/drawing")).await.body;
+        let all = answer(world.get(&format!("/v1/runs/{run}/drawings"))).await.body;
+        assert_eq!(all, json!({"drawings": {"echo": own}}));
+        assert_eq!(
+            refusal(world.get("/v1/runs/none/drawings")).await,
+            (404, "UNKNOWN_RUN".into())
+        );
+    }
     let unknown = refusal(world.get("/v1/workflows/two-peopl/drawing")).await;
     assert_eq!(unknown, (404, "UNKNOWN_WORKFLOW".into()));
     let format = refusal(world.get("/v1/workflows/echo/drawing?format=png")).await;

@@ -1,16 +1,22 @@
 //! Drawings of workflows.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use pirn_definition::definition::{Loaded, SourceFile, nearest};
 use pirn_drawing::{Drawing, draw, svg};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::query::{Parameters, Path};
+use super::runs::json_response;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::{Run, json_text, threads};
 use crate::state::Service;
 
 /// Format of a drawing.
@@ -60,6 +66,42 @@ pub(crate) async fn of_workflow(
         DrawingFormat::Json => Json(drawing).into_response(),
         DrawingFormat::Svg => picture(&drawing),
     })
+}
+
+/// Draws every workflow that took part in a run.
+///
+/// Without a store, these are the workflows of the threads in the events that the run in memory retains, as they are loaded now.
+#[utoipa::path(
+    get, operation_id = "drawRun", path = "/v1/runs/{id}/drawings", tag = "history", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "`{drawings: {WORKFLOW: drawing}}`, each in the format of `/v1/workflows/{id}/drawing`", body = Object),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn of_run(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let in_memory = service.runs().find(&id).filter(|_| service.engine().store().is_none());
+    let definitions = if let Some(run) = in_memory {
+        definitions(&service, run).await
+    } else {
+        let history = service.history(&id, "The drawings of a run").await?;
+        vec![String::from_utf8_lossy(&history.definition).into_owned()]
+    };
+    let drawn = move || async move {
+        let all: BTreeMap<String, Drawing> = definitions.into_iter().flat_map(drawings).collect();
+        json_text::json(&json!({ "drawings": all }))
+    };
+    json_response(&service, &service.replays().run(drawn).await?)
+}
+
+/// Returns the definitions of the workflows of a run in memory.
+async fn definitions(service: &Service, run: Arc<Run>) -> Vec<String> {
+    // Parsing the events of a long run takes milliseconds.
+    let threads = tokio::task::spawn_blocking(move || threads::of_log(&run.log)).await;
+    let threads = threads.unwrap_or_default().into_iter();
+    let ids: BTreeSet<String> = threads.map(|thread| thread.workflow_id.to_string()).collect();
+    ids.iter()
+        .filter_map(|id| service.engine().workflow_definition(id))
+        .collect()
 }
 
 fn unknown(service: &Service, id: &str) -> Problem {

@@ -79,6 +79,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::show))
         .routes(routes!(drawings::of_workflow))
+        .routes(routes!(drawings::of_run))
         .routes(routes!(agui::run, agui::again_for))
         .routes(routes!(chat::run))
         .routes(routes!(chat::resume))

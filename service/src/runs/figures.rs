@@ -3,11 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pirn_conversation::conversation::{Cost, TokenUsage};
-use pirn::Event;
 use pirn_definition::event_type::EventType;
 use serde::Deserialize;
 
-use pirn::RunReport;
+use pirn::{Event, RunReport};
 
 /// What is known about a run without a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -225,7 +225,9 @@ impl StoredRuns {
             ..
         } = view;
         let asked = Questions::default();
-        events.iter().for_each(|event| asked.observe(event));
+        for event in &events {
+            asked.observe(event);
+        }
         let questions: Vec<AskedQuestion> = interactions
             .into_iter()
             .map(|question| AskedQuestion {
