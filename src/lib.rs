@@ -34,11 +34,11 @@ pub use pirn_actors::ports::{
 pub use pirn_conversation::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
 pub use pirn_conversation::model_call::{CallBound, FinishReason};
 pub use pirn_core::run::{
-    AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport,
-    Resolution, TokenReport,
+    AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, MessageRefused, OutputError,
+    RepeatReport, Resolution, TokenReport, UserMessage,
 };
 pub use pirn_core::status::ThreadStatus;
-pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};
+pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent, When};
 pub use pirn_definition::definition::{
     Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
     ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,

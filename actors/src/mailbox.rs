@@ -21,8 +21,8 @@ use std::rc::{Rc, Weak};
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::run::{
-    AnswerRefused, Control, Effect, FiringRecord, Message, Panic, Panicked, RunMachine, RunStart, ThreadNo,
-    ToConversation, ToSupervisor,
+    AnswerRefused, Control, Effect, FiringRecord, Message, MessageRefused, Panic, Panicked, RunMachine, RunStart,
+    ThreadNo, ToConversation, ToSupervisor,
 };
 use pirn_core::thread::EffectId;
 use pirn_definition::Millis;
@@ -36,7 +36,7 @@ use crate::parked::{ParkedRun, shut_down};
 use crate::pending_durability::PendingDurability;
 use crate::protocol::bus::BusMsg;
 use crate::protocol::mailbox::PutOff;
-use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
+use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg};
 use crate::rebuilt_run::{RebuiltRun, Resumed};
 use crate::run_context::RunContext;
 use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor, limit_triggers};
@@ -594,12 +594,14 @@ impl Actors {
             SupervisorMsg::Subscribe { .. }
             | SupervisorMsg::Kept { .. }
             | SupervisorMsg::AnswerInteraction(_)
+            | SupervisorMsg::Say(_)
             | SupervisorMsg::AwaitKept(_)
                 if self.supervisor.is_over() =>
             {
                 message.refuse(None);
             }
             SupervisorMsg::AnswerInteraction(answer) => self.answer(*answer, run),
+            SupervisorMsg::Say(said) => self.say(*said, run),
             SupervisorMsg::AwaitKept(kept) => self.acknowledge(run, kept),
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             // Unwinds in the actor's handler, where the panic is contained and reported.
@@ -640,6 +642,26 @@ impl Actors {
             run,
             Box::new(|kept| {
                 taken(kept.map_err(|error| AnswerRefused::NotKept {
+                    reason: error.to_string(),
+                }));
+            }),
+        );
+    }
+
+    /// Receives a person's message. The caller is notified once the message is durable.
+    fn say(&mut self, said: SaidMessage, run: &Rc<RunContext>) {
+        // `check` has reported a refusal to the caller.
+        let Some((message, taken)) = said.check(&self.machine) else {
+            return;
+        };
+        // A repeated message changes nothing, but the first one may not be durable yet.
+        if let Some(message) = message {
+            run.tell(&mut self.machine, message);
+        }
+        self.acknowledge(
+            run,
+            Box::new(|kept| {
+                taken(kept.map_err(|error| MessageRefused::NotKept {
                     reason: error.to_string(),
                 }));
             }),

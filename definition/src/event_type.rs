@@ -122,6 +122,8 @@ event_types! {
     BudgetOverrun = "BUDGET_OVERRUN",
     /// The next request is over the share of the token limit at which a speculative compression starts.
     TokenLimitApproached = "TOKEN_LIMIT_APPROACHED",
+    /// A person's message to the run was received, was added to the conversation, or was not added before the run ended.
+    UserMessage = "USER_MESSAGE",
 }
 
 /// Names of the event types other than CUSTOM.

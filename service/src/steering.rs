@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::http::problem::{Problem, ProblemCode, answer_problem, resume_problem, unknown};
+use crate::http::problem::{Problem, ProblemCode, answer_problem, message_problem, resume_problem, unknown};
 use crate::runs::{Run, ended};
 use crate::state::Service;
 use pirn::{Interaction, ResumeError, RunCommand};
@@ -34,6 +34,10 @@ impl Service {
             } => {
                 let taken = run.handle.answer_as(by.map(Into::into), &interaction_id, answer);
                 taken.await.map_err(|refused| answer_problem(&refused))
+            }
+            RunCommand::Say { id, text, when } => {
+                let taken = run.live()?.say_as(id.map(Into::into), text, when).await;
+                taken.map_err(|refused| message_problem(&refused))
             }
             RunCommand::Emit { name, data } => {
                 run.live()?.emit(name, data);

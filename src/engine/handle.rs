@@ -5,11 +5,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::engine::StartedRun;
-use pirn_core::run::AnswerRefused;
-use pirn_core::run::RunReport;
-use pirn_core::run::RunStatus;
+use pirn_core::run::{AnswerRefused, MessageRefused, RunReport, RunStatus};
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::Interaction;
+use pirn_core::thread::{Interaction, When};
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::{EventData, RaisedEvent};
@@ -214,6 +212,69 @@ impl RunHandle {
             Either::Left((taken, _)) => taken.unwrap_or(Err(AnswerRefused::NotOpen)),
             // An answer that was accepted just before the run settled must not be reported as refused.
             Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(AnswerRefused::NotOpen)),
+        }
+    }
+
+    /// Sends a person's message to the model of the run's main conversation, as a user message. The run adds it before the next model
+    /// request, or when an LLM node is about to finish ([`When`]); in both cases only when every tool call has its result. An LLM node
+    /// that is about to finish while a message waits calls its model again. In a durable run, a message that was accepted is durable.
+    ///
+    /// If the run ends before its next model request, the message is in [`RunReport::waiting_messages`]. USER_MESSAGE events report
+    /// the fate of each message.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # let engine = pirn::Engine::builder().workflows(r#"{"id": "chat", "nodes": [{"id": "s", "type": "START"},
+    /// #     {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Ready?"}},
+    /// #     {"id": "reply", "type": "LLM"}, {"id": "e", "type": "END"}],
+    /// #     "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "reply"}, {"from": "reply", "to": "e"}]}"#).build()?;
+    /// use pirn::When;
+    ///
+    /// let run = engine.start("chat", serde_json::Value::Null)?;
+    /// run.say("Reply in English.", When::BeforeNextRequest).await?;
+    /// # let question = loop {
+    /// #     if let Some(question) = run.interactions().await.pop() { break question }
+    /// # };
+    /// # run.answer(&question.id, "yes").await?;
+    /// # let report = run.outcome().await;
+    /// # assert_eq!(report.conversation.messages.iter().next().unwrap().content, "Reply in English.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// The message is sent when the future is first polled. If the future is dropped later, the message may or may not be accepted;
+    /// [`RunHandle::say_as`] with an id can be repeated.
+    ///
+    /// # Errors
+    /// [`MessageRefused`]: the run has ended, its main workflow calls no model, the text is empty or too long, or too many messages
+    /// wait. If the store fails during the call, the message may or may not be recorded.
+    pub async fn say(&self, text: impl Into<Arc<str>>, when: When) -> Result<(), MessageRefused> {
+        self.say_as(None, text, when).await
+    }
+
+    /// Like [`RunHandle::say`], with the id of the message. A message whose id the run has accepted before has no effect, so that a
+    /// caller may repeat a message of which it does not know whether it arrived. A run remembers the ids of its last 1,024 messages.
+    ///
+    /// # Cancel safety
+    /// As [`RunHandle::say`].
+    ///
+    /// # Errors
+    /// As [`RunHandle::say`].
+    pub async fn say_as(
+        &self,
+        id: Option<Arc<str>>,
+        text: impl Into<Arc<str>>,
+        when: When,
+    ) -> Result<(), MessageRefused> {
+        let (setter, taken) = completion();
+        self.started
+            .say(id, text.into(), when, move |result| setter.set(result));
+        self.runtime.wake();
+        match select(taken.wait(), self.started.settled.wait()).await {
+            Either::Left((taken, _)) => taken.unwrap_or(Err(MessageRefused::Ended)),
+            // A message that was accepted just before the run settled must not be reported as refused.
+            Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(MessageRefused::Ended)),
         }
     }
 

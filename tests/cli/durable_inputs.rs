@@ -1,4 +1,4 @@
-//! Inputs from another process to stored runs: answers, events and cancels, with and without an owner of the run.
+//! Inputs from another process to stored runs: answers, messages, events and cancels, with and without an owner of the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -207,4 +207,72 @@ fn a_live_run_is_migrated_to_a_compatible_definition() {
     assert_eq!(runs(&folder, &["emit", "r", "go"]).code, Some(0));
     let ended = runs(&folder, &["resume", "r", "--answer", "second=blue", "--output", "json"]);
     assert_eq!(ended.json()["output"], json!(["blue", "red"]), "{}", ended.stderr);
+}
+
+/// A workflow that asks a question, then repeats the last user message.
+fn speaking(name: &str) -> Folder {
+    let ask = json!({"id": "first", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["red", "blue"]}});
+    let nodes = json!([{"id": "start", "type": "START"}, ask, {"id": "reply", "type": "LLM", "config": {"prompt": "And?"}},
+        {"id": "end", "type": "END", "config": {"output": "output.content"}}]);
+    let edges =
+        json!([{"from": "start", "to": "first"}, {"from": "first", "to": "reply"}, {"from": "reply", "to": "end"}]);
+    Folder::new(name).with(
+        "main.json",
+        &json!({"id": "main", "nodes": nodes, "edges": edges}).to_string(),
+    )
+}
+
+#[test]
+fn a_message_is_sent_through_the_process_that_holds_the_store() {
+    let folder = speaking("said-held");
+    let (child, _lines) = holding(&folder);
+    for _ in 0..2 {
+        let said = runs(&folder, &["say", "r", "Be brief.", "--message-id", "m1"]);
+        assert_eq!(
+            (said.code, said.stdout.as_str()),
+            (Some(0), "r was told\n"),
+            "{}",
+            said.stderr
+        );
+    }
+    let answered = runs(&folder, &["answer", "r", &question(&folder), "red"]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    let report = ended(child);
+    assert_eq!(report["output"], "Be brief.");
+    assert_eq!(
+        report["conversation"]["messages"].as_array().map(Vec::len),
+        Some(3),
+        "{report}"
+    );
+    let late = runs(&folder, &["say", "r", "Late", "--output", "json"]);
+    assert_eq!(refused(&late), (Some(1), "RUN_HAS_ENDED".to_owned()));
+}
+
+#[test]
+fn a_message_to_a_run_without_an_owner_is_stored_until_the_run_resumes() {
+    let folder = speaking("said-kept");
+    let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
+    assert_eq!(pirn_in(folder.path(), &detached, &[]).code, Some(0));
+    let said = runs(&folder, &["say", "r", "Be brief.", "--when-idle"]);
+    assert!(
+        said.stdout.contains("receives the input when it is resumed"),
+        "{}",
+        said.stdout
+    );
+    let shown = runs(&folder, &["show", "r", "--output", "json"]).json();
+    assert_eq!(shown["waitingMessages"][0]["text"], "Be brief.", "{shown}");
+    let resumed = runs(&folder, &["resume", "r", "--answer", "first=red", "--output", "json"]);
+    assert_eq!(resumed.json()["output"], "Be brief.", "{}", resumed.stderr);
+}
+
+#[test]
+fn lines_typed_in_an_interactive_run_are_messages_to_its_model() {
+    let folder = speaking("said-typed");
+    let (mut child, mut lines) = holding_with(&folder, &["--output", "json", "--interactive"]);
+    let mut typed = child.stdin.take().expect("piped");
+    typed.write_all(b"\nBe brief.\n").expect("is read");
+    assert!(lines.any(|line| line.contains("message received: Be brief.")));
+    let answered = runs(&folder, &["answer", "r", &question(&folder), "red"]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    assert_eq!(ended(child)["output"], "Be brief.");
 }

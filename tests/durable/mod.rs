@@ -10,6 +10,7 @@ mod external_effects;
 mod failing_store;
 mod golden;
 mod in_servers;
+mod messages;
 mod migrations;
 mod parked;
 mod plain_data;

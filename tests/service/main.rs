@@ -19,6 +19,7 @@ mod interrupts;
 mod load;
 mod mcp_client;
 mod mcp_questions;
+mod messages;
 mod metrics;
 mod oauth;
 mod openapi;

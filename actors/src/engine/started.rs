@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use pirn_core::run::{AnswerRefused, Control, RunReport, RunStatus};
-use pirn_core::thread::Interaction;
+use pirn_core::run::{AnswerRefused, Control, MessageRefused, RunReport, RunStatus};
+use pirn_core::thread::{Interaction, When};
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::RunError;
 use pirn_events::event::RaisedEvent;
 use pirn_sync::Completion;
 use serde_json::Value;
 
-use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
+use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorHandle, SupervisorMsg};
 
 /// A handle to a started run.
 #[derive(Clone)]
@@ -71,6 +71,23 @@ impl StartedRun {
         };
         self.supervisor
             .do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
+    }
+    /// Sends a person's message to the run's model. `taken` receives the result, for a durable run once the message is durable. Not
+    /// called if the run has settled.
+    pub fn say(
+        &self,
+        id: Option<Arc<str>>,
+        text: Arc<str>,
+        when: When,
+        taken: impl FnOnce(Result<(), MessageRefused>) + Send + 'static,
+    ) {
+        let said = SaidMessage {
+            id,
+            text,
+            when,
+            taken: Box::new(taken),
+        };
+        self.supervisor.do_send(SupervisorMsg::Say(Box::new(said)));
     }
     /// Calls `kept` once all earlier inputs are durable, or with the reason why they will not be. Not called if the run has
     /// settled.

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
-use pirn_core::run::{AnswerRefused, Control, Firing, Fits, Message, RunMachine, RunReport, RunStatus, ToSupervisor};
-use pirn_core::thread::{Interaction, PersonsAnswer};
+use pirn_core::run::{
+    AnswerRefused, Control, Firing, Fits, Message, MessageRefused, RunMachine, RunReport, RunStatus, ToSupervisor,
+};
+use pirn_core::thread::{Interaction, PersonsAnswer, When};
 use pirn_definition::Millis;
 use pirn_definition::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -50,6 +52,8 @@ pub(crate) enum SupervisorMsg {
     Interactions(Box<dyn FnOnce(Vec<Interaction>) + Send>),
     /// A person answers a question.
     AnswerInteraction(Box<InteractionAnswer>),
+    /// A person sends a message to the run's model.
+    Say(Box<SaidMessage>),
     /// Calls back once all earlier inputs are durable.
     AwaitKept(Acknowledge),
     /// Subscribes to the run's events from now on.
@@ -95,6 +99,12 @@ impl SupervisorMsg {
                     reason: error.to_string(),
                 },
                 None => AnswerRefused::NotOpen,
+            })),
+            Self::Say(said) => (said.taken)(Err(match error {
+                Some(error) => MessageRefused::NotKept {
+                    reason: error.to_string(),
+                },
+                None => MessageRefused::Ended,
             })),
             Self::AwaitKept(kept) => {
                 let ended = || RunError::new(RunErrorCode::Cancelled, "the run has ended");
@@ -167,6 +177,7 @@ impl SupervisorMsg {
             // The mailbox handles these itself: they are no inputs of the machine.
             Self::Begin
             | Self::AnswerInteraction(_)
+            | Self::Say(_)
             | Self::AwaitKept(_)
             | Self::Closing
             | Self::Over
@@ -283,6 +294,32 @@ impl InteractionAnswer {
             Err(_) => {
                 let reason = "its schema cannot be checked".to_owned();
                 taken(Err(AnswerRefused::Invalid { reason }));
+                None
+            }
+        }
+    }
+}
+
+/// Callback with the result of a message.
+pub(crate) type HearSaid = Box<dyn FnOnce(Result<(), MessageRefused>) + Send>;
+
+/// A person's message to the run's model.
+pub(crate) struct SaidMessage {
+    pub(crate) id: Option<Arc<str>>,
+    pub(crate) text: Arc<str>,
+    pub(crate) when: When,
+    pub(crate) taken: HearSaid,
+}
+
+impl SaidMessage {
+    /// Returns the machine's message, unless the run has it already, and the callback for when it is durable. A refusal is reported
+    /// through the callback.
+    pub(crate) fn check(self, machine: &RunMachine) -> Option<(Option<Message>, HearSaid)> {
+        let Self { id, text, when, taken } = self;
+        match machine.accept_message(id, text, when) {
+            Ok(message) => Some((message, taken)),
+            Err(refused) => {
+                taken(Err(refused));
                 None
             }
         }

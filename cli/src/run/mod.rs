@@ -6,6 +6,7 @@ mod consent;
 mod elicitation;
 pub(crate) mod inputs;
 mod line_buffer;
+mod messages;
 mod missing_input;
 mod named_value;
 mod progress;
@@ -65,10 +66,11 @@ Examples:
   pirn run workflow.json --virtual-time --seed 7
   pirn run workflow.json --store runs.db --metadata tenant=acme --metadata user=u-7
   pirn run workflow.json --store runs.db --detach
+  pirn run workflow.json --interactive
   pirn run chat.json --input '\"And then?\"' --store runs.db --session ada
 
 JSON: {runId, threadId, workflowId, session?, status, output, variables, error?, conversation{messages, markMap},
-tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran;
+tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], waitingMessages?[], elapsedMs}; {error{code, message, help?}} where nothing ran;
 {ok, runId} with --detach.
 
 Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
@@ -127,6 +129,9 @@ pub(crate) struct Args {
     /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
+    /// Send each line of stdin to the run's model, as a user message before the next model request
+    #[arg(long, short, conflicts_with_all = ["seeds", "detach", "virtual_time"])]
+    interactive: bool,
     /// Show replies on stderr while they arrive, also without a terminal
     #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
@@ -350,7 +355,8 @@ fn execute(
         None => None,
     };
     let gate = prompts.map(|(gate, _)| gate);
-    let style = Style::suiting(gate.is_some(), replies(args), args.verbose);
+    // The redrawn display would overwrite what a person types.
+    let style = Style::suiting(gate.is_some() || args.interactive, replies(args), args.verbose);
     let shown = (!args.quiet).then(|| {
         let events = prepared.blocking_events(&style.types(), BUFFER);
         let places = Places::new(&asked.checked, &asked.sources);
@@ -371,6 +377,9 @@ fn execute(
     let listening = place.and_then(|place| store_owner::listen(place, engine, args.quiet));
     // Set this before the run's first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
+    if args.interactive {
+        asking::expect_lines();
+    }
     let run = prepared.start().map_err(|error| {
         let failure = Failure::failed(error.code.as_str(), error.to_string());
         match advice::advice(error.code) {
@@ -382,6 +391,9 @@ fn execute(
         interrupt.stops_durable(&run);
     } else {
         interrupt.stops(&run);
+    }
+    if args.interactive {
+        messages::send_typed(&run);
     }
     engine.cancel_if_deadlocked(&run);
     let report = run.outcome_blocking();

@@ -18,6 +18,7 @@ Examples:
   pirn runs list --store runs.db
   pirn runs resume --all --store runs.db
   pirn runs answer RUN RUN.0.3 yes --store runs.db
+  pirn runs say RUN 'Only use sources of this year' --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs explain RUN --store runs.db
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
@@ -55,6 +56,8 @@ enum Command {
     Answer(modify::AnswerArgs),
     /// Raise a CUSTOM event in a run
     Emit(modify::Emit),
+    /// Send a message to the model of a run
+    Say(modify::Say),
     /// Start a new run that continues from a step of another
     Fork(resumed::Fork),
     /// Write all data of a run into one file
@@ -79,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Answer(answer) => answer.run(store, output),
         Command::Migrate(migrate) => migrate.run(store, output),
         Command::Emit(emit) => emit.run(store, output),
+        Command::Say(say) => say.run(store, output),
         Command::Fork(fork) => fork.run(store, output),
         Command::Export(export) => export.run(store, output),
         Command::Import(import) => import.run(store, output),

@@ -1,4 +1,4 @@
-//! Commands that change a store: cancel, export, import, prune.
+//! Commands that change a store: cancel, answer, emit, say, migrate, export, import, prune.
 
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write, stdout};
@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use pirn::check::SourceFile;
 use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
-use pirn::{CommandOutcome, Engine, Migration, ResumeError};
+use pirn::{CommandOutcome, Engine, Migration, ResumeError, When};
 use pirn_definition::definition::json_from_str;
 use serde_json::{Map, Value, json};
 
@@ -65,6 +65,23 @@ pub(super) struct Emit {
     data: Map<String, Value>,
 }
 
+/// Arguments of `pirn runs say`.
+#[derive(clap::Args)]
+pub(super) struct Say {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The message, added to the main conversation as a user message before the next model request
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    text: String,
+    /// Add the message only when an LLM node is about to finish; the node then calls its model again
+    #[arg(long)]
+    when_idle: bool,
+    /// Id of the message: repeating a message with the same id has no effect
+    #[arg(long, value_name = "ID")]
+    message_id: Option<String>,
+}
+
 fn object(text: &str) -> Result<Map<String, Value>, String> {
     json_from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
@@ -116,6 +133,22 @@ impl Emit {
             run_id: self.id.clone(),
             name: self.name.clone(),
             data: self.data.clone(),
+        };
+        send(store, output, &self.id, request)
+    }
+}
+
+impl Say {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let request = Request::Say {
+            run_id: self.id.clone(),
+            id: self.message_id.clone(),
+            text: self.text.clone(),
+            when: if self.when_idle {
+                When::WhenIdle
+            } else {
+                When::BeforeNextRequest
+            },
         };
         send(store, output, &self.id, request)
     }

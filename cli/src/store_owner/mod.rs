@@ -43,7 +43,7 @@ fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listen
             tracing::warn!(%error, "cannot listen on the socket of the store");
             if !is_quiet {
                 say(&format!(
-                    "cannot listen on the socket of the store ({error}): pirn runs answer, emit and cancel work only after this process has ended"
+                    "cannot listen on the socket of the store ({error}): pirn runs answer, emit, say and cancel work only after this process has ended"
                 ));
             }
             None

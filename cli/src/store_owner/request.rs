@@ -1,7 +1,7 @@
 //! Inputs that commands send to a run of a store, whichever process owns the run.
 
 use futures::executor::block_on;
-use pirn::{CommandOutcome, Engine, RunCommand};
+use pirn::{CommandOutcome, Engine, RunCommand, When};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,6 +32,15 @@ pub(crate) enum Request {
         #[serde(default)]
         data: Map<String, Value>,
     },
+    /// Sends a message to the run's model.
+    Say {
+        run_id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        text: String,
+        #[serde(default)]
+        when: When,
+    },
     /// Ends the run.
     Cancel { run_id: String, reason: String },
 }
@@ -44,7 +53,10 @@ impl Request {
 
     fn run_id(&self) -> &str {
         match self {
-            Self::Answer { run_id, .. } | Self::Emit { run_id, .. } | Self::Cancel { run_id, .. } => run_id,
+            Self::Answer { run_id, .. }
+            | Self::Emit { run_id, .. }
+            | Self::Say { run_id, .. }
+            | Self::Cancel { run_id, .. } => run_id,
         }
     }
 
@@ -61,6 +73,7 @@ impl Request {
                 by,
             },
             Self::Emit { name, data, .. } => RunCommand::Emit { name, data },
+            Self::Say { id, text, when, .. } => RunCommand::Say { id, text, when },
             Self::Cancel { reason, .. } => RunCommand::Cancel { reason },
         }
     }

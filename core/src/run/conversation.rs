@@ -14,7 +14,7 @@ use pirn_definition::definition::{ConversationMode, Pinned, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, LlmNode, NodeKind};
-use pirn_definition::message::Message as ChatMessage;
+use pirn_definition::message::{Message as ChatMessage, Role};
 use pirn_events::event::{Field, RaisedEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -29,7 +29,10 @@ use super::message::{
     ToThread, TriggerContext,
 };
 use super::step::Step;
-use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
+use super::user_messages::{UserMessages, event_fields};
+use crate::thread::{
+    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, When, variable_fields,
+};
 
 /// Conversation of a thread.
 #[allow(clippy::large_enum_variant)] // most threads have one of their own: it is where they are
@@ -75,6 +78,8 @@ pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) results: &'t mut Option<Box<LargeResults>>,
     pub(super) mailbox: &'t mut Mailbox,
     pub(super) memory: &'t mut Memory,
+    /// Messages of people; `None` until there is one.
+    pub(super) user_messages: &'t mut Option<Box<UserMessages>>,
     /// Number of triggers between the run's steps and the current change.
     pub(super) trigger_depth: u32,
     pub(super) step: &'t mut Step<'a>,
@@ -224,6 +229,7 @@ impl ConversationTurn<'_, '_> {
                 };
                 self.done(ConversationInput::Append(messages))
             }
+            ConversationOp::AddUserMessages(when) => self.add_user_messages(when),
             ConversationOp::BuiltIn(tool, call) => self.built_in(tool, &call),
             ConversationOp::Apply(change) => {
                 let change = match change {
@@ -297,6 +303,25 @@ impl ConversationTurn<'_, '_> {
             // Not reached: the thread's turn sends a merge as `Request::Merge`, with its content.
             ConversationOp::Merge(_) => Outcome::Done,
         }
+    }
+
+    /// Adds the messages of people that are due.
+    fn add_user_messages(&mut self, when: When) -> Outcome {
+        let due = self
+            .user_messages
+            .as_mut()
+            .map_or_else(Vec::new, |waiting| waiting.take(when));
+        let messages = due
+            .iter()
+            .map(|message| ChatMessage::new(Role::User, String::from(&*message.text)));
+        let messages = self.count(messages.collect());
+        let outcome = self.done(ConversationInput::Append(messages));
+        if self.step.listens(EventType::UserMessage) {
+            for message in &due {
+                self.emit(RaisedEvent::new(EventType::UserMessage, event_fields(message, "ADDED")));
+            }
+        }
+        outcome
     }
 
     fn prepare(

@@ -5,6 +5,7 @@
 //! | Control, `ControlThread` | outside | cancels, pauses or resumes every thread, or one |
 //! | Elapsed | outside | cancels a thread that exceeded its time limit; steps a join; ends a firing |
 //! | Assign, Pin | outside | sets a global variable or a pinned section at once; forwards a thread's variable to the thread |
+//! | Say | outside | see the table of [`super::message_intake`] |
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event caused it |
 //! | Migrated | outside | none: the record is read by the next owner of the run |
@@ -64,6 +65,7 @@ use super::step::Step;
 use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
+use super::user_messages::UserMessages;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
@@ -143,6 +145,9 @@ pub struct RunMachine {
     /// Calls of the run's triggers. Boxed because few runs have any.
     #[serde(default)]
     pub(super) trigger_calls: Option<Box<TriggerCalls>>,
+    /// Messages of people to the run. Boxed because few runs have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) user_messages: Option<Box<UserMessages>>,
     /// Session state, if the run belongs to a session.
     #[serde(default)]
     pub(super) session: Option<Box<RunSession>>,
@@ -188,6 +193,7 @@ impl RunMachine {
             events: 0,
             doubts: Box::default(),
             trigger_calls: None,
+            user_messages: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
             budget: None,
             remains: None,
@@ -408,6 +414,7 @@ impl RunMachine {
             memory,
             tree,
             graphs,
+            user_messages,
             ..
         } = self;
         if let Some(Slot::Live(live)) = slots.get_mut(no as usize) {
@@ -422,6 +429,7 @@ impl RunMachine {
                 budget,
                 memory,
                 places: ThreadLookup { tree, graphs },
+                user_messages,
                 step,
             };
             turn.take(message);
@@ -435,6 +443,7 @@ impl RunMachine {
             results,
             mailbox,
             memory,
+            user_messages,
             ..
         } = self;
         // The conversation ended with its owner. Threads that shared it may still send requests and need an answer.
@@ -455,6 +464,7 @@ impl RunMachine {
             results,
             mailbox,
             memory,
+            user_messages,
             step,
         };
         turn.take(message);
@@ -482,6 +492,7 @@ impl RunMachine {
                 // A value of the wrong type leaves the section unchanged. The sender validates it before.
                 let _: Result<(), RunError> = pin(&mut self.pinned, section, &value);
             }
+            ToSupervisor::Say(message) => self.say(*message, step),
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
             // `tell` queues the message of a firing; `Migrated` is read from the journal only.

@@ -49,8 +49,12 @@ impl Mailbox {
 
     /// Returns true if a queued message satisfies the predicate.
     pub(super) fn any(&self, is: impl FnMut(&Message) -> bool) -> bool {
-        let mail = self.first.iter().chain(&self.mail).chain(&self.later);
-        mail.into_iter().any(is)
+        self.iter().any(is)
+    }
+
+    /// Returns the queued messages, the main queue first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Message> {
+        self.first.iter().chain(&self.mail).chain(&self.later)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -19,6 +19,7 @@ use super::last_request::LastRequest;
 use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
+use super::user_messages::UserMessage;
 use super::{ForkNo, ThreadNo, UnresolvedEffect};
 use crate::thread::{
     CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
@@ -95,6 +96,8 @@ pub enum ToSupervisor {
     Assign(Box<Assignment>),
     /// External: a section of the pinned context is set; null removes it.
     Pin(PinSection, Value),
+    /// External: a person's message to the model of the main thread.
+    Say(Box<UserMessage>),
     /// External: events are raised in the main thread's name.
     Raise(Vec<RaisedEvent>),
     /// External: raise an event that a trigger derived from another event.

@@ -42,6 +42,7 @@ mod machine;
 mod mailbox;
 mod memory;
 mod message;
+mod message_intake;
 mod messages;
 mod open_effects;
 mod outbox;
@@ -66,6 +67,7 @@ mod trigger_progress;
 mod triggered;
 mod typed;
 mod usage;
+mod user_messages;
 mod waiting;
 
 pub use answer::{AnswerRefused, Fits};
@@ -103,6 +105,7 @@ pub use trigger_decisions::{TriggerDecision, TriggerDecisions};
 pub use trigger_progress::{Matching, TriggerProgress};
 pub use triggered::{detached, event_fields};
 pub use typed::OutputError;
+pub use user_messages::{MAX_MESSAGE_ID, MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, MessageRefused, UserMessage};
 pub use waiting::{PendingWaits, WaitReason};
 
 /// Number of a thread in its run; 0 is the main thread.

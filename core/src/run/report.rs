@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
 use super::thread_list::ThreadList;
+use super::user_messages::UserMessage;
 use crate::status::ThreadStatus;
 use crate::thread::{NodeStatus, ThreadKind};
 
@@ -55,6 +56,9 @@ pub struct RunReport {
     /// Firings of triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<FiringReport>,
+    /// Messages of people that are not in the conversation: they wait, or the run ended first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_messages: Vec<UserMessage>,
     /// Effects that had started and had no outcome when a process of the run ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<DoubtReport>,
@@ -85,6 +89,7 @@ impl RunReport {
             nodes: Vec::new(),
             threads: ThreadList::default(),
             firings: Vec::new(),
+            waiting_messages: Vec::new(),
             in_doubt: Vec::new(),
             repeated: Vec::new(),
             elapsed_ms: 0,

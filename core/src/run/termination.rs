@@ -49,6 +49,9 @@ impl RunMachine {
             }
         }
         self.budget_of_ended(thread, step);
+        if thread == 0 && self.user_messages.is_some() {
+            self.report_undelivered(step);
+        }
         let Some(owned) = self.tree.end(thread) else { return };
         let Some(at) = self.tree.get(thread) else { return };
         let (origin, trigger_depth) = (at.origin, at.trigger_depth);

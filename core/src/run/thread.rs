@@ -29,10 +29,11 @@ use super::message::{
     TriggerContext,
 };
 use super::step::Step;
+use super::user_messages::UserMessages;
 use crate::status::ThreadStatus;
 use crate::thread::{
     self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd,
-    ThreadKind, ThreadMachine, ThreadScope,
+    ThreadKind, ThreadMachine, ThreadScope, When,
 };
 
 /// Maximum number of effects in one turn. A loop of nodes that never wait continues in a later turn, so that cancels, pauses and
@@ -161,6 +162,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) budget: &'t mut Option<Box<Ledger>>,
     pub(super) memory: &'t mut Memory,
     pub(super) places: ThreadLookup<'t>,
+    pub(super) user_messages: &'t Option<Box<UserMessages>>,
     pub(super) step: &'t mut Step<'a>,
 }
 
@@ -237,11 +239,19 @@ impl ThreadTurn<'_, '_> {
             interest: self.step.interest(),
             holding: self.step.listening.holding,
             has_globals: !self.globals.is_empty(),
+            user_messages: self.next_user_message(),
         };
         // Before the step, which takes the input.
         self.step.env.delivered(self.no, &input);
         self.memory.made(STEP);
         self.live.machine.step(environment, input, &mut self.buffers.out);
+    }
+
+    /// Returns when the next message of a person is to be added to the conversation in which the thread speaks.
+    fn next_user_message(&self) -> Option<When> {
+        let messages = self.user_messages.as_deref()?;
+        // Messages are for the conversation of the main thread, in which a called workflow may speak too.
+        messages.next().filter(|_| self.live.speaks_in(self.no) == 0)
     }
 
     /// Returns a random number that depends only on the seed, the thread and its effect count. It is independent of the order in

@@ -146,6 +146,19 @@ pub struct Environment {
     pub holding: EventMask,
     /// True if the run has global variables. In expressions they take precedence over every other bare name.
     pub has_globals: bool,
+    /// When the next message of a person is to be added to the conversation; `None` if none waits.
+    pub user_messages: Option<When>,
+}
+
+/// Time at which a person's message is added to the conversation of the main thread. The earlier one is the lesser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// Before the next model request. An LLM node that is about to finish calls its model again.
+    #[default]
+    BeforeNextRequest,
+    /// When an LLM node is about to finish: the node calls its model again.
+    WhenIdle,
 }
 
 /// Reason that a thread is cancelled from outside.
@@ -317,6 +330,8 @@ pub enum ConversationOp {
         /// True if TOKEN_LIMIT_EXCEEDED was raised for this call already: the event is not repeated.
         recheck: bool,
     },
+    /// Adds the messages of people that are due at this time: [`Outcome::Done`].
+    AddUserMessages(When),
     /// Applies the result of a firing: [`Outcome::Done`], or an error and no change.
     Merge(FiringId),
     /// Answers a call of a built-in tool: [`Outcome::Tool`].

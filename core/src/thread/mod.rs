@@ -26,6 +26,7 @@ pub use effect::{
     CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Environment,
     Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PendingReduction,
     PersonsAnswer, RequestWithEvents, ScriptLogs, ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
+    When,
 };
 pub use evaluate::{ThreadScope, evaluate, written};
 pub use id::ThreadId;

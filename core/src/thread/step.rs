@@ -118,6 +118,9 @@ impl StepContext<'_> {
                 EventType::ArtifactKept,
                 EventType::ArtifactDropped,
             ]),
+            ConversationOp::AddUserMessages(_) => {
+                self.may_be_held_by(&[EventType::MessageAdded, EventType::UserMessage]);
+            }
             ConversationOp::Compress(_) | ConversationOp::FinishSummary(_) => {
                 self.may_be_held_by(&[EventType::CompressionCompleted]);
             }

@@ -8,7 +8,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
     NodeStatus, Outcome, Output, Outputs, PersonsAnswer, RequestWithEvents, ThreadKind, ThreadMachine, ThreadSeed,
-    TimerPurpose, ToolResult, Variables,
+    TimerPurpose, ToolResult, Variables, When,
 };
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeKind;
@@ -74,6 +74,7 @@ impl World {
                 interest: mask(everyone),
                 holding: mask(holding && everyone),
                 has_globals: dice.below(2) > 0,
+                user_messages: [None, Some(When::BeforeNextRequest), Some(When::WhenIdle)][dice.below(3)],
             },
             dice,
             open: BTreeMap::new(),
@@ -204,6 +205,12 @@ impl World {
             Effect::Conversation { id, op } => {
                 let wanted = match op {
                     ConversationOp::Append(_) => {
+                        self.appends.insert(id);
+                        Wanted::Done
+                    }
+                    ConversationOp::AddUserMessages(when) => {
+                        let next = self.environment.user_messages.take();
+                        assert!(next.is_some_and(|next| next <= when), "no message is due: {next:?}");
                         self.appends.insert(id);
                         Wanted::Done
                     }

@@ -50,6 +50,7 @@ fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
         interest: EventMask::NONE,
         holding: EventMask::NONE,
         has_globals: false,
+        user_messages: None,
     };
     let mut out = Vec::new();
     machine.step(environment, input, &mut out);

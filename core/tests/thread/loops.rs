@@ -125,6 +125,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         interest: EventMask::NONE,
         holding: EventMask::NONE,
         has_globals: false,
+        user_messages: None,
     };
     let (mut out, mut calls) = (Vec::new(), Vec::new());
     machine.step(environment, Input::Start, &mut out);

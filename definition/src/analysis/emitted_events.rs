@@ -55,6 +55,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::BudgetWarning
         | EventType::BudgetOverrun
         | EventType::Notification
+        | EventType::UserMessage
         | EventType::Custom => true,
         EventType::ScheduleDue => false,
         EventType::ArtifactKept | EventType::ArtifactDropped => graph.config.artifact_tokens.is_some() && has_llm(),

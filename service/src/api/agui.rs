@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::chat::{Turn, again, turn};
+use super::chat::{Turn, again, turn, unread};
 use super::interactions::run_of;
+use super::messages::{steer, steering};
 use super::query::{Parameters, Path, last_event_id};
 use crate::api::agui_thread::{AgUiThread, check_all_answered};
 use crate::body::JsonBody;
@@ -53,6 +54,10 @@ pub(crate) struct RunAgentInput {
 /// the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each question;
 /// the next input's `resume` must answer all of them, and its stream continues after the last event of the previous one. An input
 /// that does not answer them is refused with a RUN_ERROR.
+///
+/// With `forwardedProps.steering` (true or `beforeNextRequest`, or `whenIdle`), the user messages after the last reply are sent to
+/// the thread's run in progress. The stream then contains RUN_STARTED and RUN_FINISHED only: the stream of the run in progress has
+/// the reply. If no run is in progress, the input starts one as usual.
 #[utoipa::path(
     post, operation_id = "runForAgUi", path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = RunAgentInput,
@@ -71,6 +76,14 @@ pub(crate) async fn run(
     let thread = AgUiThread::new(&workflow, &asked.thread_id);
     if !asked.resume.is_empty() {
         return Ok(resume(&service, &thread, asked).await);
+    }
+    if let Some(when) = steering(&asked.forwarded_props["steering"], "/forwardedProps/steering")? {
+        match steer(&service, |run| thread.has(run), unread(&asked.messages), when).await {
+            Ok(true) => return Ok(steered(&asked)),
+            // No run of the thread is in progress: the messages start one.
+            Ok(false) => {}
+            Err(problem) => return Ok(refusal(&problem)),
+        }
     }
     if let Err(problem) = thread.check_none_waits(&service).await {
         return Ok(refusal(&problem));
@@ -150,6 +163,19 @@ async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) ->
         }
         Err(problem) => refusal(&problem),
     }
+}
+
+/// Returns the stream of an input whose messages were sent to the run in progress.
+fn steered(asked: &RunAgentInput) -> Response {
+    let mut out = sse::Frames::default();
+    let (thread_id, run_id) = (&asked.thread_id, &asked.run_id);
+    let started = json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id, "protocolVersion": "1.0"});
+    sse::data(&mut out, &started);
+    let finished = json!({
+        "type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "result": {"steered": true}, "outcome": {"type": "success"},
+    });
+    sse::data(&mut out, &finished);
+    sse::buffered_response(out)
 }
 
 /// Returns a stream with one RUN_ERROR, which contains the reason of a refusal.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::messages::{FrontEndMessage, steer, steering};
 use super::query::{Path, last_event_id};
 use crate::body::JsonBody;
 use crate::feed::Feed;
@@ -30,6 +31,10 @@ pub(crate) struct Chat {
     /// UI messages of the chat, the new one last.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Value>,
+    /// True or `beforeNextRequest`, or `whenIdle`: if a turn of the chat is in progress, the messages after the last reply are sent to
+    /// its run, and the stream is empty. Otherwise they start a turn.
+    #[serde(default)]
+    steering: Value,
 }
 
 /// Runs a workflow for one turn of a chat.
@@ -50,6 +55,17 @@ pub(crate) async fn run(
     Path(workflow): Path<String>,
     body: JsonBody<Chat>,
 ) -> Result<Response, Problem> {
+    if let (Some(when), Some(chat)) = (steering(&body.value.steering, "/steering")?, &body.value.id) {
+        let is_of_chat = |run: &Run| is_turn_of(run, &workflow, chat);
+        if steer(&service, is_of_chat, unread(&body.value.messages), when).await? {
+            let mut out = sse::Frames::default();
+            // Without an id of a message, so that the page adds none.
+            sse::data(&mut out, &json!({"type": "start"}));
+            sse::data(&mut out, &json!({"type": "finish"}));
+            sse::frame(&mut out, None, None, b"[DONE]");
+            return Ok(versioned(sse::buffered_response(out)));
+        }
+    }
     let Turn { message, before } = turn(&body.value.messages)?;
     let start = Start {
         workflow,
@@ -65,7 +81,14 @@ pub(crate) async fn run(
 }
 
 fn stream(feed: Feed, wire: impl EventEncoder) -> Response {
-    let mut response = sse::response(feed, wire, ());
+    versioned(sse::response(feed, wire, ()))
+}
+
+fn is_turn_of(run: &Run, workflow: &str, chat: &str) -> bool {
+    run.info.workflow_id == workflow && run.info.session.as_deref() == Some(chat)
+}
+
+fn versioned(mut response: Response) -> Response {
     let version = HeaderValue::from_static("v1");
     response.headers_mut().insert("x-vercel-ai-ui-message-stream", version);
     response
@@ -89,8 +112,7 @@ pub(crate) async fn resume(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
-    let is_of_chat = |run: &Run| run.info.workflow_id == workflow && run.info.session.as_ref() == Some(&chat);
-    match service.runs().youngest(is_of_chat) {
+    match service.runs().youngest(|run| is_turn_of(run, &workflow, &chat)) {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
@@ -151,6 +173,15 @@ pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
             Err(Problem::new(ProblemCode::InvalidValue, detail).at("/messages"))
         }
     }
+}
+
+/// Returns the user messages after the last message of another role: those that no run has read yet.
+pub(super) fn unread(messages: &[Value]) -> Vec<FrontEndMessage> {
+    let is_users = |message: &&Value| message["role"] == "user";
+    let count = messages.iter().rev().take_while(is_users).count();
+    let last = messages[messages.len() - count..].iter();
+    last.map(|message| (message["id"].as_str().map(str::to_owned), text_of(message)))
+        .collect()
 }
 
 /// Returns the texts of a message's `content` or `parts`, concatenated.

@@ -12,6 +12,7 @@ mod health;
 mod history;
 mod info;
 mod interactions;
+mod messages;
 mod open_questions;
 mod query;
 mod recent_metrics;
@@ -68,6 +69,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(control::resume))
         .routes(routes!(control::emit))
         .routes(routes!(control::pin))
+        .routes(routes!(messages::say))
         .routes(routes!(control::park))
         .routes(routes!(control::fork))
         .routes(routes!(status::stream))

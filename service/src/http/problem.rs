@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pirn::store::StoreError;
-use pirn::{AnswerRefused, ResumeError, RunError, RunErrorCode};
+use pirn::{AnswerRefused, MessageRefused, ResumeError, RunError, RunErrorCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -76,6 +76,8 @@ problem_codes! {
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered or withdrawn, or has never existed.
     InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question is closed";
+    /// The main workflow of the run calls no model that could read a message.
+    NoModelRequests = "NO_MODEL_REQUESTS", CONFLICT, "The run calls no model";
     /// An AG-UI thread has open interrupts that its next input does not answer.
     InterruptsOpen = "INTERRUPTS_OPEN", CONFLICT, "Interrupts wait for answers";
     /// Another run has this id.
@@ -112,6 +114,8 @@ problem_codes! {
     TooManyReplays = "TOO_MANY_REPLAYS", SERVICE_UNAVAILABLE, "Too many stored runs are being read";
     /// The memory limit for requests and inputs is reached.
     TooManyBytes = "TOO_MANY_BYTES", TOO_MANY_REQUESTS, "Too much memory is in use";
+    /// Too many messages of people wait in the run.
+    TooManyMessages = "TOO_MANY_MESSAGES", TOO_MANY_REQUESTS, "Too many messages wait";
     /// The service's maximum number of MCP sessions is reached.
     TooManySessions = "TOO_MANY_SESSIONS", SERVICE_UNAVAILABLE, "Too many MCP sessions are open";
     /// The service is being shut down.
@@ -235,6 +239,7 @@ pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
         ResumeError::NoSuchRequest { .. } => ProblemCode::UnknownRequest,
         ResumeError::Refused(error) => return start_problem(error),
         ResumeError::Answer(error) => return answer_problem(error),
+        ResumeError::Message(error) => return message_problem(error),
         _other => ProblemCode::NotResumed,
     };
     Problem::new(code, error.to_string())
@@ -245,6 +250,18 @@ pub(crate) fn answer_problem(refused: &AnswerRefused) -> Problem {
     match refused {
         AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
         other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
+    }
+}
+
+/// Converts the refusal of a person's message.
+pub(crate) fn message_problem(refused: &MessageRefused) -> Problem {
+    let detail = refused.to_string();
+    match refused {
+        MessageRefused::Ended => Problem::new(ProblemCode::RunEnded, detail),
+        MessageRefused::NoModel => Problem::new(ProblemCode::NoModelRequests, detail),
+        MessageRefused::Full { .. } => Problem::new(ProblemCode::TooManyMessages, detail).retry_after(1),
+        MessageRefused::NotKept { .. } => Problem::new(ProblemCode::StoreFailed, detail),
+        _invalid => Problem::new(ProblemCode::InvalidValue, detail).at("/message"),
     }
 }
 

@@ -430,6 +430,12 @@ impl Runs {
         state.by_place.values().rev().find(|run| is_asked(run)).cloned()
     }
 
+    /// Returns the oldest run for which `is_asked` is true.
+    pub(crate) fn oldest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
+        let state = self.state();
+        state.by_place.values().find(|run| is_asked(run)).cloned()
+    }
+
     /// Records that a run has ended and its log is closed. The run is retained until the limits on ended runs are exceeded.
     pub(crate) fn ended(&self, run: &Run) {
         let mut forgotten = Vec::new();

@@ -7,7 +7,7 @@
 //! | LLM_TOKEN, MESSAGE_ADDED of the assistant | TEXT_MESSAGE_START, _CONTENT, _END |
 //! | TOOL_CALL_STARTED; TOOL_CALL_COMPLETED, _FAILED | TOOL_CALL_START, _ARGS, _END; TOOL_CALL_RESULT |
 //! | VARIABLE_CHANGED of the main thread or the run | STATE_DELTA |
-//! | CUSTOM; NOTIFICATION; `missed` | CUSTOM named by the event; `notification`; `missed` |
+//! | CUSTOM; NOTIFICATION; USER_MESSAGE; `missed` | CUSTOM named by the event; `notification`; `userMessage`; `missed` |
 //! | questions that wait for people, when the run has no other event | RUN_FINISHED (interrupt) |
 //! | the run's end | RUN_FINISHED (success, cancelled) or RUN_ERROR |
 
@@ -124,6 +124,9 @@ impl AgUi {
             }
             EventType::Notification => {
                 out.push(json!({"type": "CUSTOM", "name": "notification", "value": fields.to_map()}));
+            }
+            EventType::UserMessage => {
+                out.push(json!({"type": "CUSTOM", "name": "userMessage", "value": fields.to_map()}));
             }
             _other => {}
         }

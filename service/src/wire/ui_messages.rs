@@ -7,7 +7,7 @@
 //! | TOOL_CALL_STARTED | `tool-input-available`, dynamic |
 //! | TOOL_CALL_COMPLETED; TOOL_CALL_FAILED | `tool-output-available`; `tool-output-error` |
 //! | NODE_STARTED, NODE_COMPLETED, NODE_FAILED | `data-node`, transient |
-//! | CUSTOM, NOTIFICATION | `data-event`, transient |
+//! | CUSTOM, NOTIFICATION, USER_MESSAGE | `data-event`, transient |
 //! | the run's end | `finish-step`, then `finish`, `abort` if it was cancelled, `error` if it failed; `[DONE]` |
 
 use pirn_definition::event_type::EventType;
@@ -62,7 +62,7 @@ impl UiMessages {
                 "type": "tool-output-error", "toolCallId": text("toolCallId"), "errorText": text("result"),
                 "dynamic": true, "providerExecuted": true,
             })),
-            EventType::Custom | EventType::Notification => {
+            EventType::Custom | EventType::Notification | EventType::UserMessage => {
                 out.push(json!({"type": "data-event", "data": event.to_json(), "transient": true}));
             }
             _other => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::run::{JournaledInput, Message, ToSupervisor};
-use pirn_core::thread::{Interaction, PersonsAnswer};
+use pirn_core::thread::{Interaction, PersonsAnswer, When};
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::TOO_DEEP;
@@ -45,7 +45,7 @@ impl ResumeBuilder {
         self.tell(|rebuilt, at| {
             let answer = PersonsAnswer { answer, by, at };
             let accepted = rebuilt.machine.accept_answer(id, answer, fits);
-            accepted.map_err(ResumeError::Answer)
+            accepted.map(Some).map_err(ResumeError::Answer)
         })
         .await
     }
@@ -64,14 +64,42 @@ impl ResumeBuilder {
             let message = format!("the event: {TOO_DEEP}");
             return Err(ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message)));
         }
-        self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Raise(vec![event]))))
+        self.tell(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Raise(vec![event])))))
             .await
     }
 
-    /// Appends an input with the current time to the run's journal.
+    /// Sends a person's message to the run's model without resuming the run: the message is durable, and is added to the
+    /// conversation when the run resumes. See [`RunHandle::say`](crate::RunHandle::say).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the message may or may not be durable; [`Self::say_as`] with an id can be repeated.
+    ///
+    /// # Errors
+    /// As [`Self::interactions`], or if the run refuses the message.
+    pub async fn say(self, text: impl Into<Arc<str>>, when: When) -> Result<(), ResumeError> {
+        self.say_as(None, text, when).await
+    }
+
+    /// Like [`Self::say`], with the id of the message: a message whose id the run has accepted before has no effect.
+    ///
+    /// # Cancel safety
+    /// As [`Self::say`].
+    ///
+    /// # Errors
+    /// As [`Self::say`].
+    pub async fn say_as(self, id: Option<Arc<str>>, text: impl Into<Arc<str>>, when: When) -> Result<(), ResumeError> {
+        let text = text.into();
+        self.tell(|rebuilt, _| {
+            let accepted = rebuilt.machine.accept_message(id, text, when);
+            accepted.map_err(ResumeError::Message)
+        })
+        .await
+    }
+
+    /// Appends an input with the current time to the run's journal. `message` returns `None` if the run has received it before.
     pub(super) async fn tell(
         self,
-        message: impl FnOnce(&RebuiltRun, Millis) -> Result<Message, ResumeError>,
+        message: impl FnOnce(&RebuiltRun, Millis) -> Result<Option<Message>, ResumeError>,
     ) -> Result<(), ResumeError> {
         let durable = self.engine.durable()?;
         // Without the lock a resume in this process could read the journal before this input, and the store would refuse its first
@@ -79,6 +107,9 @@ impl ResumeBuilder {
         let _lock = durable.run_locks.enter(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         let (stored, rebuilt) = load_unfinished(&self.engine, &self.run_id).await?;
+        let Some(message) = message(&rebuilt, now)? else {
+            return Ok(());
+        };
         let told = JournaledInput {
             // Clocks of processes differ, and the times of a journal never decrease.
             at: now.max(rebuilt.at),
@@ -87,7 +118,7 @@ impl ResumeBuilder {
             // Marks the effects that follow as not started, so that a resume does not treat them as in doubt.
             uncarried: true,
             before: Vec::new(),
-            message: message(&rebuilt, now)?,
+            message,
             settings: Vec::new(),
         };
         let body = serde_json::to_string(&told).map_err(|error| {

@@ -119,7 +119,7 @@ impl ResumeBuilder {
     pub async fn migrate(self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
         let (migration, definition) = check(&self.engine, &self.run_id, files).await?;
         if migration.fits {
-            self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Migrated(definition))))
+            self.tell(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Migrated(definition)))))
                 .await?;
         }
         Ok(migration)

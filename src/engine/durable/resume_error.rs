@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pirn_core::run::{AnswerRefused, Diverged};
+use pirn_core::run::{AnswerRefused, Diverged, MessageRefused};
 use pirn_definition::definition::Fault;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{RunStatus, StoreError};
@@ -97,6 +97,8 @@ pub enum ResumeError {
     },
     /// An answer to one of the run's questions was refused.
     Answer(AnswerRefused),
+    /// The run refused a person's message.
+    Message(MessageRefused),
     /// The run waits for its session, and an earlier run of that session has no owner. Resume the earlier run first.
     SessionBusy {
         /// The run.
@@ -113,7 +115,7 @@ pub enum ResumeError {
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
     /// `NO_SUCH_REQUEST`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
-    /// `SESSION_BUSY`.
+    /// `NO_MODEL_REQUESTS`, `INVALID_MESSAGE`, `TOO_MANY_MESSAGES`, `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoStore => "NO_STORE",
@@ -129,6 +131,7 @@ impl ResumeError {
             Self::Diverged { .. } => "RUN_DIVERGED",
             Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
             Self::Answer(refused) => refused.code(),
+            Self::Message(refused) => refused.code(),
             Self::SessionBusy { .. } => "SESSION_BUSY",
             Self::Refused(error) => error.code.as_str(),
         }
@@ -169,6 +172,7 @@ impl fmt::Display for ResumeError {
                 write!(f, "{name} returned no result of {effect_id}: {why}")
             }
             Self::Answer(refused) => refused.fmt(f),
+            Self::Message(refused) => refused.fmt(f),
             Self::SessionBusy {
                 run_id,
                 session,
@@ -188,6 +192,7 @@ impl std::error::Error for ResumeError {
             // For these the message is the inner error's, so the chain continues with its cause.
             Self::Store(error) => error.source(),
             Self::Answer(refused) => refused.source(),
+            Self::Message(refused) => refused.source(),
             Self::Refused(error) => error.source(),
             Self::Diverged { diverged, .. } => Some(diverged),
             Self::NoStore

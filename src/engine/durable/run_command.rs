@@ -1,7 +1,8 @@
 //! Inputs for runs in any location: in this process, in another process, or in the store if the run has no owner.
 
-use pirn_core::run::AnswerRefused;
+use pirn_core::run::{AnswerRefused, MessageRefused};
 use pirn_core::status::ThreadStatus;
+use pirn_core::thread::When;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::TOO_DEEP;
 use pirn_events::event::RaisedEvent;
@@ -40,6 +41,18 @@ pub enum RunCommand {
         /// The event's data.
         data: Map<String, Value>,
     },
+    /// A person's message to the model of the main conversation.
+    Say {
+        /// Id of the message: a message whose id the run has accepted before has no effect.
+        // `send_command` sets a missing id before the first attempt, so that no attempt adds the message twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// Text of the message.
+        text: String,
+        /// Time at which the message is added to the conversation.
+        #[serde(default)]
+        when: When,
+    },
     /// A cancellation.
     Cancel {
         /// Recorded in the run's report.
@@ -61,6 +74,9 @@ enum Reply {
     NotKept {
         reason: String,
     },
+    MessageRefused {
+        refused: MessageRefused,
+    },
 }
 
 /// State of a run after it has received an input, which is durable.
@@ -76,6 +92,19 @@ pub enum CommandOutcome {
 }
 
 impl RunCommand {
+    /// Returns a message without an id with a new one.
+    fn named(&self, new_id: impl FnOnce() -> String) -> Option<Self> {
+        let Self::Say { id: None, text, when } = self else {
+            return None;
+        };
+        // An owner may end after it has stored the message and before it has replied. The next attempt then has the same id.
+        Some(Self::Say {
+            id: Some(format!("message-{}", new_id())),
+            text: text.clone(),
+            when: *when,
+        })
+    }
+
     /// Returns the error if no run may receive this input.
     pub fn refusal(&self) -> Option<RunError> {
         let Self::Emit { name, data } = self else { return None };
@@ -112,6 +141,8 @@ impl Engine {
         if let Some(refusal) = told.refusal() {
             return Err(ResumeError::Refused(refusal));
         }
+        let named = told.named(|| self.new_run_id());
+        let told = named.as_ref().unwrap_or(told);
         let mut attempt = 0;
         loop {
             // This process first: no message between processes is needed for its own runs.
@@ -160,6 +191,11 @@ impl Engine {
                 Err(AnswerRefused::NotOpen) if !self.shared().carries(run_id) => Ok(false),
                 answered => answered.map(|()| true).map_err(ResumeError::Answer),
             },
+            RunCommand::Say { id, text, when } => match run.say_as(id.map(Into::into), text, when).await {
+                // The run was released while the message was on its way, and may continue elsewhere.
+                Err(MessageRefused::Ended) if !self.shared().carries(run_id) => Ok(false),
+                said => said.map(|()| true).map_err(ResumeError::Message),
+            },
             RunCommand::Emit { name, data } => {
                 run.emit(name, data);
                 match run.wait_durable().await {
@@ -201,6 +237,7 @@ impl Engine {
                 by,
             } => run.answer(by.map(Into::into), &interaction_id, answer).await?,
             RunCommand::Emit { name, data } => run.emit(name, data).await?,
+            RunCommand::Say { id, text, when } => run.say_as(id.map(Into::into), text, when).await?,
             RunCommand::Cancel { reason } => {
                 let run = run.cancel(reason).await?;
                 run.outcome().await;
@@ -240,6 +277,7 @@ impl Engine {
             Reply::NotOpen => Err(ResumeError::Answer(AnswerRefused::NotOpen)),
             Reply::Invalid { reason } => Err(ResumeError::Answer(AnswerRefused::Invalid { reason })),
             Reply::NotKept { reason } => Err(ResumeError::Answer(AnswerRefused::NotKept { reason })),
+            Reply::MessageRefused { refused } => Err(ResumeError::Message(refused)),
         }
     }
 }
@@ -256,6 +294,7 @@ pub(super) async fn execute_json(engine: &Engine, run_id: &str, body: &str) -> S
             Ok(false) => Reply::Gone,
             Err(ResumeError::Answer(AnswerRefused::NotOpen)) => Reply::NotOpen,
             Err(ResumeError::Answer(AnswerRefused::Invalid { reason })) => Reply::Invalid { reason },
+            Err(ResumeError::Message(refused)) => Reply::MessageRefused { refused },
             // Other errors are not known to the protocol. The text reaches the caller.
             Err(error) => Reply::NotKept {
                 reason: error.to_string(),

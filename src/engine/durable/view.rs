@@ -148,6 +148,8 @@ pub enum StepKind {
     Event,
     /// A person answered.
     Interaction,
+    /// A person sent a message to the run's model.
+    Message,
     /// The time limit of a join expired.
     Join,
     /// A trigger acted, or a call or run that it started ended.
@@ -170,6 +172,7 @@ impl StepKind {
             Self::Timer => "timer",
             Self::Event => "event",
             Self::Interaction => "interaction",
+            Self::Message => "message",
             Self::Join => "join",
             Self::Trigger => "trigger",
             Self::External => "external",
@@ -315,6 +318,7 @@ fn kind(message: &Message) -> StepKind {
             ToSupervisor::Elapsed(Timer::Join { .. }) => StepKind::Join,
             ToSupervisor::Elapsed(Timer::Thread { .. } | Timer::Firing(_)) => StepKind::Timer,
             ToSupervisor::Raise(_) => StepKind::Event,
+            ToSupervisor::Say(_) => StepKind::Message,
             ToSupervisor::Assign(_)
             | ToSupervisor::ControlThread { .. }
             | ToSupervisor::Fire(_)

@@ -50,6 +50,7 @@ const TYPES: &[EventType] = &[
     EventType::TriggerFailed,
     EventType::Notification,
     EventType::ScriptLog,
+    EventType::UserMessage,
     EventType::InteractionRequested,
     EventType::InteractionAnswered,
     EventType::InteractionWithdrawn,

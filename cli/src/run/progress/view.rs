@@ -226,6 +226,15 @@ impl View {
                 );
                 vec![self.line(event, tone, text)]
             }
+            EventType::UserMessage => {
+                let said = clipped(facts.text("text").lines().next().unwrap_or_default(), 200);
+                let (tone, what) = match &*facts.text("status") {
+                    "RECEIVED" => (Tone::Plain, "message received"),
+                    "ADDED" => (Tone::Turn, "message added to the conversation"),
+                    _undelivered => (Tone::Bad, "the run ended before its model received the message"),
+                };
+                vec![self.line(event, tone, format!("{what}: {said}"))]
+            }
             EventType::InteractionRequested => {
                 let assignee = facts.text("assignee");
                 let whom = if assignee.is_empty() {

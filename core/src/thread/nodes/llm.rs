@@ -3,13 +3,13 @@
 //! | stage | awaits | then |
 //! |---|---|---|
 //! | Texts | the rendered prompt and system message | Prompting, or Preparing if there is no prompt |
-//! | Prompting | the conversation to add the prompt | Preparing |
+//! | Prompting | the conversation to add the prompt, or messages of people | Preparing |
 //! | Preparing | the next request | Calling, or Announcing if it exceeds the token limit |
 //! | Announcing | the triggers that hold the thread | Preparing, or Held |
 //! | Held | the firings that hold it | Merging, Preparing |
 //! | Merging | the conversation to apply a firing's result | Held, Preparing |
 //! | Calling | the model | Replying |
-//! | Replying | the conversation to add the reply | done, Tools, or Closing after the last round |
+//! | Replying | the conversation to add the reply | done, Tools, Closing after the last round, or Prompting if messages of people wait |
 //! | Tools | all tool results, and people's approval of the calls that need it | Answering |
 //! | Answering | the conversation to add the results | Preparing |
 //! | Closing | the conversation to add the refusals of further calls | failed, or Preparing the final reply without tools |
@@ -34,7 +34,7 @@ use super::question::Interaction;
 use super::{NodeRun, Progress, evaluate, failure, request};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{
-    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, RequestWithEvents, ToolResult,
+    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, RequestWithEvents, ToolResult, When,
 };
 use crate::thread::safe_point::{PendingMerge, SafePointKind};
 use crate::thread::step::StepContext;
@@ -364,6 +364,10 @@ fn prepare(cx: &mut StepContext<'_>, stage: Stage) -> Progress {
         // `safe_point` continues here when the firing's result arrives.
         return stage.to(LlmPhase::Held);
     }
+    // Here every tool call has its result, and the request that follows includes the messages.
+    if cx.environment.user_messages == Some(When::BeforeNextRequest) {
+        return add_user_messages(cx, stage, When::BeforeNextRequest);
+    }
     let id = cx.next_effect();
     let agent = if cx.thread.agent.is_some() {
         AgentKind::Sub
@@ -458,9 +462,12 @@ fn after_reply(
     calls: Vec<ToolCall>,
     finish: FinishReason,
 ) -> Progress {
-    // A reply without calls ends the node, in every round.
+    // A reply without calls ends the node, in every round, unless a person has something to add.
     if calls.is_empty() {
-        return done(cx, &stage, content, finish);
+        return match cx.environment.user_messages {
+            Some(_) => add_user_messages(cx, stage, When::WhenIdle),
+            None => done(cx, &stage, content, finish),
+        };
     }
     // Read from the graph at each round, so that the stage does not store it.
     let limit = tool_rounds(cx).0;
@@ -481,6 +488,13 @@ fn after_reply(
         calls: running,
         answered: 0,
     })
+}
+
+/// Adds messages of people to the conversation, then prepares the next request.
+fn add_user_messages(cx: &mut StepContext<'_>, stage: Stage, when: When) -> Progress {
+    let id = cx.next_effect();
+    cx.converse(id, ConversationOp::AddUserMessages(when));
+    stage.to(LlmPhase::Prompting { id })
 }
 
 /// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
