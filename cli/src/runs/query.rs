@@ -135,6 +135,10 @@ fn person(view: &RunView) -> String {
             question.id, question.node_id, question.question
         );
     }
+    for message in &report.waiting_messages {
+        let first = message.text.lines().next().unwrap_or_default();
+        let _ = writeln!(text, "  message {} is not in the conversation: {first}", message.id);
+    }
     for doubt in &report.in_doubt {
         let _ = writeln!(text, "  in doubt: {} of {}", doubt.effect_id, doubt.node_id);
     }
