@@ -91,6 +91,7 @@ impl RunMachine {
         RunStatus {
             status: self.status_of(0),
             threads: self.thread_list(self.spending().threads).into_vec(),
+            waiting_messages: self.waiting_messages().cloned().collect(),
         }
     }
 

@@ -327,4 +327,6 @@ pub struct RunStatus {
     pub status: ThreadStatus,
     /// All threads started so far.
     pub threads: Vec<ThreadReport>,
+    /// Messages of people that are not in the conversation yet.
+    pub waiting_messages: Vec<UserMessage>,
 }

@@ -191,13 +191,14 @@ impl Run {
             Some(handle) => handle.status().await,
             None => None,
         };
-        let threads = status.map_or_else(Vec::new, |status| status.threads);
+        let (threads, waiting) =
+            status.map_or_else(Default::default, |status| (status.threads, status.waiting_messages));
         // Check again: the run may have ended during the `await`.
         if self.has_ended() {
             return self.last_report().await;
         }
         let summary = self.summary();
-        let report = json!({
+        let mut report = json!({
             "runId": summary.run_id,
             "threadId": self.main_thread(),
             "workflowId": summary.workflow_id,
@@ -209,6 +210,9 @@ impl Run {
             "startedAt": summary.started_at,
             "lastSequence": summary.last_sequence,
         });
+        if !waiting.is_empty() {
+            report["waitingMessages"] = json!(waiting);
+        }
         report.to_string().into()
     }
 
