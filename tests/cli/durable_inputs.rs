@@ -235,7 +235,7 @@ fn a_message_is_sent_through_the_process_that_holds_the_store() {
             said.stderr
         );
     }
-    let answered = runs(&folder, &["answer", "r", &question(&folder), "red"]);
+    let answered = runs(&folder, &["answer", "r", "r.0.2", "red"]);
     assert_eq!(answered.code, Some(0), "{}", answered.stderr);
     let report = ended(child);
     assert_eq!(report["output"], "Be brief.");
@@ -272,7 +272,7 @@ fn lines_typed_in_an_interactive_run_are_messages_to_its_model() {
     let mut typed = child.stdin.take().expect("piped");
     typed.write_all(b"\nBe brief.\n").expect("is read");
     assert!(lines.any(|line| line.contains("message received: Be brief.")));
-    let answered = runs(&folder, &["answer", "r", &question(&folder), "red"]);
+    let answered = runs(&folder, &["answer", "r", "r.0.2", "red"]);
     assert_eq!(answered.code, Some(0), "{}", answered.stderr);
     assert_eq!(ended(child)["output"], "Be brief.");
 }

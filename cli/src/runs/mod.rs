@@ -18,7 +18,6 @@ Examples:
   pirn runs list --store runs.db
   pirn runs resume --all --store runs.db
   pirn runs answer RUN RUN.0.3 yes --store runs.db
-  pirn runs say RUN 'Only use sources of this year' --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs explain RUN --store runs.db
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
