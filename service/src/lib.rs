@@ -25,6 +25,8 @@
 //! A module imports only modules of lower lines:
 //!
 //! ```text
+//! export
+//!   ↓
 //! api
 //!   ↓
 //! mcp
@@ -52,7 +54,8 @@
 //!    a run.
 //! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
-//! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page.
+//! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page. `export`: the page of
+//!    one run as a file.
 #![allow(
     clippy::disallowed_methods,
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
@@ -61,6 +64,8 @@
 mod api;
 mod body;
 mod catalogue;
+#[cfg(feature = "studio")]
+mod export;
 mod feed;
 mod history;
 mod http;
@@ -82,6 +87,8 @@ mod studio;
 mod wire;
 mod write_timeout;
 
+#[cfg(feature = "studio")]
+pub use export::export_run;
 pub use http::access::Access;
 pub use http::problem::{Problem, ProblemCode};
 pub use limits::Limits;

@@ -33,6 +33,8 @@ mod picture;
 #[cfg(feature = "providers")]
 mod profiles;
 mod run;
+#[cfg(feature = "studio")]
+mod run_page;
 mod schema;
 #[cfg(feature = "providers")]
 mod secrets;

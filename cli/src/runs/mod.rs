@@ -1,6 +1,8 @@
 //! `pirn runs`: lists and changes the runs of a store, whichever process started them.
 
 mod modify;
+#[cfg(feature = "studio")]
+mod page;
 mod query;
 
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ Examples:
   pirn runs answer RUN RUN.0.3 yes --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs explain RUN --store runs.db
+  pirn runs show RUN --html run.html --store runs.db
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
 
 Exit codes: 0 success, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]

@@ -78,6 +78,10 @@ pub(super) struct Show {
     /// List the steps
     #[arg(long)]
     history: bool,
+    /// Write the run as a page into this file, which a browser shows without a service; with --at, the page opens at the step
+    #[cfg(feature = "studio")]
+    #[arg(long, value_name = "FILE", conflicts_with = "history")]
+    html: Option<String>,
 }
 
 fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure> {
@@ -89,6 +93,10 @@ fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure
 
 impl Show {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        #[cfg(feature = "studio")]
+        if let Some(file) = &self.html {
+            return super::page::write(store, &self.id, self.at, (file, output));
+        }
         let view = view(store, &self.id, self.at)?;
         let text = match (output, self.history) {
             (Output::Json, true) => format!("{:#}\n", json!({ "steps": view.history })),

@@ -11,9 +11,9 @@ use pirn::store::ContentHash;
 /// Paths that are answered without a token: the page must be able to ask for one.
 const OPEN: [&str; 5] = ["/", "/studio", "/studio/", "/studio/studio.js", "/studio/studio.css"];
 
-const HTML: &str = include_str!("../../../studio/dist/index.html");
-const SCRIPT: &str = include_str!("../../../studio/dist/studio.js");
-const STYLE: &str = include_str!("../../../studio/dist/studio.css");
+pub(crate) const HTML: &str = include_str!("../../../studio/dist/index.html");
+pub(crate) const SCRIPT: &str = include_str!("../../../studio/dist/studio.js");
+pub(crate) const STYLE: &str = include_str!("../../../studio/dist/studio.css");
 
 /// The page loads only its own files, and sends requests to this service only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
