@@ -78,8 +78,11 @@ fn run(engine: &Engine, workflow: &Value) -> RunView {
 
 fn ask(id: &str, config: Value) -> Value {
     let mut all = json!({"prompt": format!("question {id}"), "profileId": "one"});
-    for (name, value) in config.as_object().expect("fields") {
-        all[name] = value.clone();
+    let Value::Object(fields) = config else {
+        panic!("not an object: {config}");
+    };
+    for (name, value) in fields {
+        all[name] = value;
     }
     node(id, "LLM", all)
 }
