@@ -108,7 +108,7 @@ pub enum EdgeKind {
     Trigger,
 }
 
-/// Text next to an edge. Nothing else is within its rectangle.
+/// Text next to an edge. Its rectangle overlaps no box, line or other label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Label {

@@ -25,7 +25,7 @@ pub(super) fn place(graph: &Graph, rows: &mut Rows) -> Vec<i32> {
     let start = packed(graph, rows);
     let is_given = graph.ranks.is_some() && rows.elements.len() > PACKED;
     let mut columns = if is_given {
-        // Rows of lanes are as wide as each other, and nothing else is to be aligned.
+        // All rows of lanes have the same width, so their start positions are final.
         start
     } else if rows.elements.len() + rows.links.len() <= OPTIMISED {
         optimised(graph, rows, start)
@@ -223,10 +223,10 @@ fn mean(rows: &Rows, columns: &[i32], element: usize, is_down: bool) -> i32 {
     }
 }
 
-/// Moves the elements of a row to the positions nearest to the wanted ones (in the sum of squares) that satisfy the distances: neighbours
-/// that would come too near are moved as one.
+/// Moves the elements of a row as near as possible to their preferred positions (least squares) while keeping the minimum distances.
+/// Neighbours that would be too close are moved as one block.
 fn nearest(graph: &Graph, rows: &Rows, row: &[usize], wanted: &[i32], columns: &mut [i32]) {
-    // Each block: its first element's place, and the sum and number of the wanted positions of its first element.
+    // Of each block: the index of its first element, and the sum and number of the positions that its elements prefer for it.
     let mut blocks: Vec<(usize, i64, i64)> = Vec::new();
     let mut offset = vec![0_i64; row.len()];
     for (place, element) in row.iter().enumerate() {

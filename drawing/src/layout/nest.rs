@@ -158,7 +158,7 @@ impl<'s> Finder<'s> {
         spans
     }
 
-    /// Returns a fork whose paths share no box and are left only to the JOIN.
+    /// Returns a fork whose paths share no box and have no edge to a box other than the JOIN.
     fn fork(&mut self, number: usize) -> Option<Span> {
         let sketch = self.sketch;
         let fork = &sketch.forks[number];
@@ -302,7 +302,7 @@ impl<'s> Finder<'s> {
         }
     }
 
-    /// Returns the outermost parts so far of which these boxes consist; nothing if there is a part with other boxes too.
+    /// Returns the outermost existing parts that contain exactly these boxes, or `None` if a part also contains other boxes.
     fn parts(&self, members: &BTreeSet<usize>) -> Option<Vec<Part>> {
         let mut found: BTreeMap<Part, usize> = BTreeMap::new();
         let mut order = Vec::new();

@@ -7,7 +7,7 @@ use super::graph::{Arranged, Body, Graph};
 const GAP: i32 = 28;
 /// Number of parts above which they are packed in rows.
 const FITTED: usize = 300;
-/// The wanted width for a height of 1.
+/// Preferred ratio of width to height.
 const ASPECT: f64 = 1.5;
 
 /// Computes the positions of all items; nothing if the region is too large.
@@ -128,7 +128,7 @@ fn positions(sizes: &[[i32; 2]], has_border: &[bool]) -> (Vec<[i32; 2]>, [i32; 2
     });
     let cost = |[width, height]: [i32; 2]| {
         let scale = (f64::from(width) / ASPECT).max(f64::from(height));
-        // Of two pictures of the same scale, the smaller one.
+        // The second term prefers the smaller of two pictures with the same scale.
         scale + f64::from(width).midpoint(f64::from(height)) / 1000.0
     };
     tried

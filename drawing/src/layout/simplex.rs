@@ -191,7 +191,7 @@ impl<'d> Solver<'d> {
         next
     }
 
-    /// Sets the cut values, from the leaves up.
+    /// Computes the cut values, from the leaves to the root.
     fn set_cuts(&mut self) {
         for number in 0..self.by_number.len() {
             let node = self.by_number[number];

@@ -1,4 +1,4 @@
-//! Random workflows of all node types: valid ones, and the same with edges that do not belong there.
+//! Random workflows of all node types: valid ones, and the same workflows with additional arbitrary edges.
 
 use pirn_definition::definition::{Loaded, SourceFile};
 use proptest::collection::vec;
@@ -19,7 +19,7 @@ pub(super) enum Piece {
     Route(Vec<Piece>),
     Fork(Vec<Piece>, bool),
     Loop(Box<Piece>),
-    /// A node whose error leads past the piece.
+    /// A node whose error edge skips the piece.
     Guarded(Box<Piece>),
 }
 
