@@ -28,6 +28,7 @@ async fn a_listed_workflow_has_its_description_and_input_schema() {
             "hurried",
             "paid",
             "steps",
+            "talks-then-waits",
             "two-people",
             "two-voices",
             "whose"
