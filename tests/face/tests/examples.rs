@@ -27,6 +27,7 @@ fn examples() -> Vec<Written> {
         ("support-fork.json", vec![review()], vec![]),
         ("topic-of.json", vec![topic_of()], vec![]),
         ("research.json", vec![research(), source()], vec![]),
+        ("steering/workflow.json", vec![report()], vec![]),
         ("refine.json", vec![refine()], vec![]),
         ("nightly.json", vec![digest(), three_days()], vec![nightly()]),
         ("approval/workflow.json", vec![approval()], vec![]),
@@ -233,6 +234,16 @@ fn research() -> WorkflowDefinition {
                       failed: nodes['look-up'].failed.map(one => input.sources[one.index]), \
                       stopped: nodes['look-up'].cancelled.map(at => input.sources[at]) })";
         let end = flow.end_with("end", output);
+        flow.edge(write, end);
+    })
+}
+
+fn report() -> WorkflowDefinition {
+    workflow("report", "start", |flow, start| {
+        flow.name("Writes a report, and takes messages while it writes");
+        let write = Llm::prompt("Write a report about {{input.subject}}.").profile_id("writer");
+        let write = flow.then(start, "write", write);
+        let end = flow.end_with("end", "output.content");
         flow.edge(write, end);
     })
 }
