@@ -353,6 +353,7 @@ fn every_event_type_has_a_chain_test_or_a_reason_for_none() {
         ),
         (E::CheckpointCreated, "nothing raises it"),
         (E::InteractionAnswered, "a person raises it"),
+        (E::UserMessage, "a person raises it"),
         (
             E::InteractionWithdrawn,
             "it follows from a cancel, as THREAD_CANCELLED does",

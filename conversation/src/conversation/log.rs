@@ -186,7 +186,7 @@ impl Conversation {
         self.log.memory()
     }
 
-    /// Returns the parts of that memory: see [`Entries::own_memory`].
+    /// Returns the parts of that memory.
     pub fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
         self.log.own_memory()
     }

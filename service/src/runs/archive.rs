@@ -43,7 +43,7 @@ pub struct RunSummary {
     /// Number of open questions to people; absent if only a replay can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_questions: Option<usize>,
-    /// What a run with the status WAITING waits for: `interaction`, `event` or `timer`.
+    /// Reason why a run has the status WAITING: `interaction`, `event` or `timer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<&'static str>,
 }
