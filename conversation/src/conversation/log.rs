@@ -186,7 +186,8 @@ impl Conversation {
         self.log.memory()
     }
 
-    /// Returns the parts of that memory.
+    /// Returns that memory in parts: the bytes of messages of this conversation alone, the address and bytes of the messages shared
+    /// with its origin, and the address by which snapshots of this conversation identify it as their origin.
     pub fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
         self.log.own_memory()
     }
