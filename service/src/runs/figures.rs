@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use pirn::{Event, RunReport};
 
-/// What is known about a run without a replay.
+/// Figures of a run that are known without a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) tokens: Option<u64>,
