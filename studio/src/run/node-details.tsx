@@ -29,7 +29,7 @@ export function Details({ run }: { run: OpenRun }) {
   const join = current && (current.type === "JOIN" || current.type === "MAP") ? joinOf(model, current) : undefined;
   const config = nodeConfig(run.definitions.value, workflow, node);
   return (
-    <aside class="details" aria-label="Selected node" tabIndex={0}>
+    <aside class="details" aria-label={`Selected node of ${run.id}`} tabIndex={0}>
       <div class="details-title">
         <h2>{node}</h2>
         <span class="dim">{current?.type ?? "not reached"} in {workflow}</span>
@@ -91,7 +91,7 @@ function Overview({ run }: { run: OpenRun }) {
   const sequence = cursor.position.value;
   const busy = model.threadList.filter((thread) => isOpenAt(thread, sequence)).flatMap((thread) => thread.visits.findLast((visit) => isOpenAt(visit, sequence)) ?? []);
   return (
-    <aside class="details" aria-label="At the cursor" tabIndex={0}>
+    <aside class="details" aria-label={`At the cursor of ${run.id}`} tabIndex={0}>
       <h2>At the cursor</h2>
       <OpenQuestions run={run} />
       {busy.length === 0 && <p class="dim">Nothing is running. Select a node to see what happened there.</p>}
