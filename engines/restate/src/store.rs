@@ -579,6 +579,8 @@ impl Claims for RestateStore {
             if !inner.held.is_lost(&of) && inner.membership.is_alive().await? {
                 return Ok(());
             }
+            // The engine stops the run on this error, after which nothing else reports the loss.
+            inner.held.lose(&of);
             Err(StoreError::RunLost { run: of })
         })
     }
