@@ -1,6 +1,6 @@
 //! Pictures of workflows. The layout is computed here for the service, its page, `pirn graph` and HTML files.
 //!
-//! The same workflow always has the same picture. There is one for every workflow, including invalid ones.
+//! Equal workflows have equal pictures. Invalid workflows are drawn too.
 //!
 //! # Modules
 //!

@@ -253,8 +253,8 @@ impl RunHandle {
         self.say_as(None, text, when).await
     }
 
-    /// Like [`RunHandle::say`], with the id of the message. A message whose id the run has accepted before has no effect, so that a
-    /// caller may repeat a message of which it does not know whether it arrived. A run remembers the ids of its last 1,024 messages.
+    /// Like [`RunHandle::say`], with an id for the message. The run ignores a message with an id that it has accepted before, so a
+    /// caller that received no reply can send the message again. A run remembers the ids of its last 1,024 messages.
     ///
     /// # Cancel safety
     /// As [`RunHandle::say`].

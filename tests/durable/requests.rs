@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const RUN: &str = "run-1";
 
-/// A model that replies with a line, or fails if it is asked to. It calls a tool once if tools are offered.
+/// A model that replies with one line, or fails if the prompt is `fail`. If the request has tools, the model calls one of them once.
 struct Replies;
 
 impl Model for Replies {

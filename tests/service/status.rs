@@ -203,7 +203,7 @@ async fn the_open_questions_of_all_runs_are_listed_with_their_times() {
         refusal(world.get("/v1/interactions?limit=1001")).await,
         (400, "INVALID_REQUEST".into())
     );
-    // The stored run can be answered by the id in the list; then nobody waits for it.
+    // The id in the list also answers the question of a stored run, which then no longer waits.
     let id = parked["id"].as_str().expect("an id");
     let told = answer(world.post(&format!("/v1/interactions/{id}"), &json!({"answer": "red"}))).await;
     assert_eq!(told.status.as_u16(), 200, "{}", told.body);

@@ -51,7 +51,7 @@ pub(super) struct Leg {
     pub(super) to_port: usize,
     /// Legs of different classes do not merge: 0 for the normal flow, then loops, errors, triggers.
     pub(super) class: u8,
-    /// True if the leg leaves its source at the same point as others with this flag.
+    /// True if the leg starts at the point of its source that all legs with this flag share.
     pub(super) is_bus: bool,
     /// Width and height of the label.
     pub(super) label: Option<[i32; 2]>,

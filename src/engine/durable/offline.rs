@@ -80,7 +80,7 @@ impl ResumeBuilder {
         self.say_as(None, text, when).await
     }
 
-    /// Like [`Self::say`], with the id of the message: a message whose id the run has accepted before has no effect.
+    /// Like [`Self::say`], with an id for the message. The run ignores a message with an id that it has accepted before.
     ///
     /// # Cancel safety
     /// As [`Self::say`].

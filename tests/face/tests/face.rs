@@ -472,7 +472,7 @@ fn an_error_with_a_cause_returns_it_as_its_source() {
     let cause = std::error::Error::source(&unread).expect("a cause");
     let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     assert_eq!(kind, Some(std::io::ErrorKind::NotFound));
-    // The message of this error is that of the error within, so both have the same cause.
+    // This error displays the wrapped error, so `source` continues with the cause of the wrapped error.
     let profiles = pirn::profiles::ProfilesError::from(unread);
     let cause = std::error::Error::source(&profiles).expect("a cause");
     assert!(cause.is::<std::io::Error>());
