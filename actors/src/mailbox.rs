@@ -640,11 +640,7 @@ impl Actors {
         run.tell(&mut self.machine, message);
         self.acknowledge(
             run,
-            Box::new(|kept| {
-                taken(kept.map_err(|error| AnswerRefused::NotKept {
-                    reason: error.to_string(),
-                }));
-            }),
+            Box::new(|kept| taken(kept.map_err(|error| AnswerRefused::not_kept(&error)))),
         );
     }
 
@@ -660,11 +656,7 @@ impl Actors {
         }
         self.acknowledge(
             run,
-            Box::new(|kept| {
-                taken(kept.map_err(|error| MessageRefused::NotKept {
-                    reason: error.to_string(),
-                }));
-            }),
+            Box::new(|kept| taken(kept.map_err(|error| MessageRefused::not_kept(&error)))),
         );
     }
 

@@ -94,18 +94,10 @@ impl SupervisorMsg {
     /// Answers a message to a run that has ended, or that ends with `error`.
     pub(crate) fn refuse(self, error: Option<&RunError>) {
         match self {
-            Self::AnswerInteraction(answer) => (answer.taken)(Err(match error {
-                Some(error) => AnswerRefused::NotKept {
-                    reason: error.to_string(),
-                },
-                None => AnswerRefused::NotOpen,
-            })),
-            Self::Say(said) => (said.taken)(Err(match error {
-                Some(error) => MessageRefused::NotKept {
-                    reason: error.to_string(),
-                },
-                None => MessageRefused::Ended,
-            })),
+            Self::AnswerInteraction(answer) => {
+                (answer.taken)(Err(error.map_or(AnswerRefused::NotOpen, AnswerRefused::not_kept)));
+            }
+            Self::Say(said) => (said.taken)(Err(error.map_or(MessageRefused::Ended, MessageRefused::not_kept))),
             Self::AwaitKept(kept) => {
                 let ended = || RunError::new(RunErrorCode::Cancelled, "the run has ended");
                 kept(Err(error.cloned().unwrap_or_else(ended)));

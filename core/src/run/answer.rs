@@ -32,6 +32,13 @@ pub enum AnswerRefused {
 }
 
 impl AnswerRefused {
+    /// Returns the refusal for an error of the store, or of the run, that prevented the answer from becoming durable.
+    pub fn not_kept(error: &pirn_definition::error::RunError) -> Self {
+        Self::NotKept {
+            reason: error.to_string(),
+        }
+    }
+
     /// Returns a stable code: `INTERACTION_CLOSED`, `INVALID_ANSWER` or `STORE_ERROR`.
     pub fn code(&self) -> &'static str {
         match self {

@@ -61,6 +61,13 @@ pub enum MessageRefused {
 }
 
 impl MessageRefused {
+    /// Returns the refusal for an error of the store, or of the run, that prevented the message from becoming durable.
+    pub fn not_kept(error: &pirn_definition::error::RunError) -> Self {
+        Self::NotKept {
+            reason: error.to_string(),
+        }
+    }
+
     /// Returns a stable code: `RUN_HAS_ENDED`, `NO_MODEL_REQUESTS`, `INVALID_MESSAGE`, `TOO_MANY_MESSAGES` or `STORE_ERROR`.
     pub fn code(&self) -> &'static str {
         match self {
