@@ -85,6 +85,8 @@ run_error_codes! {
     SessionBusy = "SESSION_BUSY",
     /// The store of a durable run failed. Effects that depend on unwritten records were not performed; the run can be resumed.
     StoreError = "STORE_ERROR",
+    /// A replayed script requested another call than the recorded one.
+    RunDiverged = "RUN_DIVERGED",
     /// An effect was started before its process crashed, has no recorded outcome, and its `inDoubt` policy does not repeat it.
     EffectInDoubt = "EFFECT_IN_DOUBT",
     /// The firings for events that triggers caused reached the run's `maxTriggeredEvents`.

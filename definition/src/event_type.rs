@@ -124,6 +124,8 @@ event_types! {
     TokenLimitApproached = "TOKEN_LIMIT_APPROACHED",
     /// A person's message to the run was received, was added to the conversation, or was not added before the run ended.
     UserMessage = "USER_MESSAGE",
+    /// A provider read less than half of the expected tokens from its prompt cache.
+    CacheCollapsed = "CACHE_COLLAPSED",
 }
 
 /// Names of the event types other than CUSTOM.

@@ -15,7 +15,8 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::TokenUsageWarning
         | EventType::TokenLimitApproached
         | EventType::RequestPrepared
-        | EventType::RequestRepaired => has_llm(),
+        | EventType::RequestRepaired
+        | EventType::CacheCollapsed => has_llm(),
         EventType::ToolCallStarted | EventType::ToolCallCompleted | EventType::ToolCallFailed => {
             has_llm() || any(|kind| matches!(kind, NodeKind::Tool { .. }))
         }

@@ -193,6 +193,7 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
         | NodeKind::Variable { .. }
         | NodeKind::Llm(_)
         | NodeKind::Script { .. }
+        | NodeKind::Orchestration(_)
         | NodeKind::Function { .. }
         | NodeKind::Join(_)
         | NodeKind::Subgraph { .. }
@@ -226,6 +227,7 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
         | NodeKind::Variable { .. }
         | NodeKind::Llm(_)
         | NodeKind::Script { .. }
+        | NodeKind::Orchestration(_)
         | NodeKind::Function { .. }
         | NodeKind::Subgraph { .. }
         | NodeKind::Map(_)

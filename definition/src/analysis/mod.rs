@@ -16,6 +16,7 @@
 //! | `trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
 //! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
 //! | `prompt_cache` | `UNCACHEABLE_PROMPT` |
+//! | `foreign_placeholders` | `INVALID_TEMPLATE` |
 //!
 //! Not here: faults that make a definition invalid ([`crate::graph`]).
 
@@ -23,6 +24,7 @@ mod conditions;
 mod dead_triggers;
 mod emitted_events;
 mod flow_facts;
+mod foreign_placeholders;
 mod join_feasibility;
 mod joins;
 mod loops;
@@ -80,6 +82,7 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
         routes::report(flow, &mut found);
         token_limit::report(flow, &set, &mut found);
         prompt_cache::report(flow, &mut found);
+        foreign_placeholders::report(flow, &mut found);
     }
     dead_triggers::report(&set, &mut found);
     trigger_cycles::report(&set, &mut found);

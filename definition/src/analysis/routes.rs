@@ -95,6 +95,14 @@ fn never_taken<'t>(
             continue;
         };
         let message = format!("this {word} out of `{id}` is never taken: {why}");
-        found.warn(flow.origin, FaultCode::UnreachableRoute, &pointer, message);
+        let help = match (word, stopped && condition.is_none()) {
+            ("edge", true) => {
+                "a thread follows one edge: give each a `condition`, or start several branches with FORK and JOIN"
+            }
+            ("edge", false) => "remove it, or change the order: highest `weight` first, then as listed",
+            _ => "remove it, or change the order: highest `priority` first, then as listed",
+        };
+        let fault = flow.origin.fault(FaultCode::UnreachableRoute, &pointer, message);
+        found.warnings.push(fault.with_help(help));
     }
 }

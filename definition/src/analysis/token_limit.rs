@@ -110,6 +110,7 @@ fn shrinks(kind: &NodeKind) -> bool {
         | NodeKind::Variable { .. }
         | NodeKind::Llm(_)
         | NodeKind::Script { .. }
+        | NodeKind::Orchestration(_)
         | NodeKind::Function { .. }
         | NodeKind::Route { .. }
         | NodeKind::Fork(_)

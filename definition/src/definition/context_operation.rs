@@ -181,7 +181,7 @@ pub struct PinContext {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompressionConfig {
-    /// `keep_recent`, `keep_system_recent`, `sliding_window`, `summarize`, `clear_tool_results`; anything else is a no-op.
+    /// `keep_recent`, `keep_system_recent`, `sliding_window`, `summarize`, `checklist`, `clear_tool_results`; anything else is a no-op.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
     /// The strategy's parameters.

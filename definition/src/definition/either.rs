@@ -9,7 +9,10 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::{AllWord, ConversationHistoryOptions, HistorySelection, PinnedText, Replacement, Target, TextMessage};
+use super::tool_entry::ToolSettings;
+use super::{
+    AllWord, ConversationHistoryOptions, HistorySelection, PinnedText, Replacement, Target, TextMessage, ToolEntry,
+};
 
 /// Reads a flag or a string with these functions, if present, and every other value as an `S`.
 struct ByJsonType<T, S> {
@@ -95,6 +98,18 @@ impl<'de> Deserialize<'de> for Replacement {
             text,
             Self::Messages,
         ))
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = |text: &str| Some(Self::from(text.to_owned()));
+        let read =
+            ByJsonType::<_, ToolSettings>::new("the name of a tool or {name, deferred, consent}", text, Self::from);
+        deserializer.deserialize_any(ByJsonType {
+            takes_lists: false,
+            ..read
+        })
     }
 }
 

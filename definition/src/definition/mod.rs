@@ -8,7 +8,9 @@
 mod aliases;
 mod budget;
 mod built_in_tools;
+mod code_mode;
 mod context_operation;
+mod dynamic;
 mod either;
 mod fault;
 mod history_options;
@@ -21,16 +23,23 @@ mod pinned;
 mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
+mod script_workflow;
+mod skill;
+mod tool_definition;
+mod tool_entry;
 mod trigger;
 mod variable_name;
 mod workflow;
+mod workflow_tool;
 
 pub use budget::Budget;
 pub use built_in_tools::BuiltInTool;
+pub use code_mode::CodeModeLimits;
 pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,
     ReplaceContext, Replacement, Target, Text, TextMessage, TruncateContext,
 };
+pub use dynamic::{DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits};
 pub(crate) use fault::bounded;
 pub use fault::{Fault, FaultCode, MAX_FAULTS, Position};
 pub use history_options::{
@@ -38,19 +47,24 @@ pub use history_options::{
 };
 pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
 pub use json::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_from_value};
-pub use load::{Loaded, load, nearest};
+pub use load::{Loaded, load, nearest, script_files, skill_folders};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
     HistoryCallback, HistoryCallbackMode, ItemConversation, JoinConfig, JoinStrategy, LlmConfig, LoopDataSource,
     LoopEndConfig, LoopLimit, LoopStartConfig, MapConfig, MergeVariables, NodeConfig, NodeExits, OnDecided, Route,
-    RouteConfig, SubgraphConfig, ToolConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope,
-    VariableType, WaitConfig,
+    RouteConfig, ScriptConfig, ScriptLimits, SubgraphConfig, ToolConfig, ToolRoundLimit, VariableCallback,
+    VariableConfig, VariableScope, VariableType, WaitConfig,
 };
-pub use origin::{Located, Origin, SourceFile};
+pub use origin::{Located, Origin, ScriptFiles, SkillFolders, SourceFile};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 pub use schedule::{CatchUp, Overlap, ScheduleDefinition};
 #[cfg(feature = "schema")]
 pub use schema::schema;
+pub(crate) use script_workflow::script_workflow;
+pub use script_workflow::{AgentOptions, agent_workflow, workflow_of_script};
+pub use skill::{MAX_SKILL_BYTES, MAX_SKILL_FILES, MAX_SKILLS, SKILL_FILE, Skill, SkillHead};
+pub use tool_definition::{MAX_CLIENT_TOOL_BYTES, MAX_CLIENT_TOOLS, ToolDefinition};
+pub use tool_entry::ToolEntry;
 pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };
@@ -59,3 +73,4 @@ pub use workflow::{
     DEFAULT_MAX_STEPS, EdgeDefinition, InDoubt, Limits, MIN_RESULT_TOKENS, NodeDefinition, OnError, Profile, Reducer,
     ReducerWord, RetryPolicy, VariableDefinition, WorkflowConfig, WorkflowDefinition,
 };
+pub use workflow_tool::{workflow_of_tool, workflow_tool_name};

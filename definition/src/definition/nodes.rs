@@ -1,9 +1,18 @@
 //! The node types and their configs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange, UserInteractionConfig};
+use super::code_mode::CodeModeLimits;
+use super::dynamic::DynamicConfig;
+#[cfg(feature = "schema")]
+use super::skill::SkillEntry;
+use super::{
+    ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange, Skill, ToolEntry,
+    UserInteractionConfig,
+};
 use crate::message::Role;
 
 /// A node's `type` and `config`.
@@ -21,6 +30,8 @@ pub enum NodeConfig {
     Llm(LlmConfig),
     /// Runs JavaScript or a registered function.
     Code(CodeConfig),
+    /// Runs a script that starts agents, workflows and tools.
+    Script(ScriptConfig),
     /// Chooses the next node.
     Route(RouteConfig),
     /// Starts a thread for each path.
@@ -62,12 +73,13 @@ pub enum NodeExits<'a> {
 
 impl NodeConfig {
     /// Type words of workflow files, in the order of the variants.
-    pub const TYPES: [&'static str; 18] = [
+    pub const TYPES: [&'static str; 19] = [
         "START",
         "END",
         "VARIABLE",
         "LLM",
         "CODE",
+        "SCRIPT",
         "ROUTE",
         "FORK",
         "JOIN",
@@ -91,6 +103,7 @@ impl NodeConfig {
             Self::Variable(_) => "VARIABLE",
             Self::Llm(_) => "LLM",
             Self::Code(_) => "CODE",
+            Self::Script(_) => "SCRIPT",
             Self::Route(_) => "ROUTE",
             Self::Fork(_) => "FORK",
             Self::Join(_) => "JOIN",
@@ -119,6 +132,7 @@ impl NodeConfig {
             | Self::Variable(_)
             | Self::Llm(_)
             | Self::Code(_)
+            | Self::Script(_)
             | Self::Route(_)
             | Self::Join(_)
             | Self::Subgraph(_)
@@ -234,9 +248,16 @@ pub struct LlmConfig {
     /// Template of the request's system message, used if the conversation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Names of registered tools.
+    /// Registered tools: names, or `{name, deferred}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<String>,
+    pub tools: Vec<ToolEntry>,
+    /// Skills that the model may read, instead of those of the workflow: folders with a `SKILL.md`, relative to the workflow file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<SkillEntry>>"))]
+    pub skills: Option<Vec<Skill>>,
+    /// True to offer the tools of the run's client as well (default: true in the main thread, false in other threads).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<bool>,
     /// Overrides the profile's parameters; strings are templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
@@ -249,6 +270,12 @@ pub struct LlmConfig {
     /// `{ type: "json_schema", schema, name? }`: the reply is checked, retried once with the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<Value>,
+    /// Rules for the workflows that the model writes and runs by the tool `run_workflow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dynamic: Option<Box<DynamicConfig>>,
+    /// Limits of the scripts that the model runs by the tool `run_code`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_limits: Option<CodeModeLimits>,
 }
 
 /// Policy if a model requests tools after the last round that its node allows.
@@ -278,6 +305,76 @@ pub struct CodeConfig {
     /// with templates in its strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
+}
+
+/// Configuration of SCRIPT.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScriptConfig {
+    /// Body of a JavaScript async function, which may start with `export const meta = {...}`. Its return value is the output.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
+    /// Path of a file with the code, relative to the workflow file; instead of `code`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Value of `args` in the script (default: the thread's `input`): text is an expression, anything else is used literally, with
+    /// templates in its strings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Profile of agents that name none (default: the default profile).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_id: Option<String>,
+    /// Profile for each value of an agent's option `model`. Other values are ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, String>,
+    /// Tools that the script and its agents may call. Agents that name no tools have all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// Profiles that agents may name (default: all).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiles: Option<Vec<String>>,
+    /// Registered workflows that the script may start (default: all).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflows: Option<Vec<String>>,
+    /// Limits of the script.
+    #[serde(default)]
+    pub limits: ScriptLimits,
+    /// Maximum bytes of the output. The tool `run_code` sets it: the script then calls tools only, and its output is the text of its return
+    /// value and its log lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub tool_result_bytes: Option<u64>,
+}
+
+/// Limits of a SCRIPT. A script that exceeds one fails with `SCRIPT_LIMIT_EXCEEDED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ScriptLimits {
+    /// Maximum number of agents and workflows (default 100).
+    pub agents: u32,
+    /// Maximum number of agents, workflows and tools at once (default 16). Further ones wait.
+    pub concurrency: u32,
+    /// Maximum number of calls of host functions (default 10000).
+    pub calls: u32,
+    /// Maximum bytes of all results that the script receives (default 8388608).
+    pub result_bytes: u64,
+    /// Time limit of an attempt in milliseconds (default: none).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+}
+
+impl Default for ScriptLimits {
+    fn default() -> Self {
+        Self {
+            agents: 100,
+            concurrency: 16,
+            calls: 10_000,
+            result_bytes: 8 << 20,
+            time_ms: None,
+        }
+    }
 }
 
 /// Configuration of ROUTE.
@@ -523,6 +620,13 @@ pub struct MapConfig {
     /// Maximum number of items (default 1000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u32>,
+}
+
+impl MapConfig {
+    /// Returns the maximum number of items, with the default.
+    pub fn most_items(&self) -> u32 {
+        self.max_items.unwrap_or(1000)
+    }
 }
 
 /// Configuration of WAIT: exactly one of `seconds` and `event`.

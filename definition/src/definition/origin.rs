@@ -1,10 +1,18 @@
 //! Origin of a definition: its source text, and the position of each of its parts.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::fault::{Fault, FaultCode, Position};
 use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of, written_offset};
+use crate::script::place::line_and_column;
+
+/// Folders of skills by their name in a text: the text files of each by path, or the reason that it cannot be read.
+pub type SkillFolders = BTreeMap<String, Result<BTreeMap<String, String>, String>>;
+
+/// Script files by their path in a text: the text of each, or the reason that it cannot be read.
+pub type ScriptFiles = BTreeMap<String, Result<String, String>>;
 
 /// A source text and its name in messages.
 #[derive(Clone, Debug)]
@@ -13,6 +21,8 @@ pub struct SourceFile {
     pub name: String,
     /// The JSON text.
     pub text: Arc<str>,
+    skills: Arc<SkillFolders>,
+    scripts: Arc<ScriptFiles>,
 }
 
 impl SourceFile {
@@ -21,7 +31,26 @@ impl SourceFile {
         Self {
             name: name.into(),
             text: text.into(),
+            skills: Arc::default(),
+            scripts: Arc::default(),
         }
+    }
+
+    /// Adds the script files that the text names. The caller that read the text has read them too.
+    #[must_use]
+    pub fn with_scripts(self, scripts: Arc<ScriptFiles>) -> Self {
+        Self { scripts, ..self }
+    }
+
+    /// Adds the folders of skills that the text names. The caller that read the text has read them too.
+    #[must_use]
+    pub fn with_skills(self, skills: Arc<SkillFolders>) -> Self {
+        Self { skills, ..self }
+    }
+
+    /// Returns the folders of skills.
+    pub fn skills(&self) -> &SkillFolders {
+        &self.skills
     }
 
     /// Returns a fault of a JSON text at the value of `pointer`, or at its deepest ancestor that exists.
@@ -147,7 +176,12 @@ impl Origin {
         match self.0.as_deref() {
             Some(part) => {
                 let tree = part.tree.deepest(steps);
-                let shown = part.source.within(tree, at).unwrap_or(tree.span);
+                let Some(shown) = part.source.within(tree, at) else {
+                    // The string is the text of another file.
+                    let (line, column) = line_and_column(tree.as_text().unwrap_or_default(), at.start);
+                    let message = format!("{} (line {line}, column {column})", message.into());
+                    return part.source.fault(code, tree.span, tree.span, message);
+                };
                 part.source.fault(code, tree.span, shown, message)
             }
             None => self.fault(code, steps, message),
@@ -193,6 +227,8 @@ impl<T> From<T> for Located<T> {
 pub(crate) struct Source {
     name: String,
     text: Arc<str>,
+    pub(crate) skills: Arc<SkillFolders>,
+    pub(crate) scripts: Arc<ScriptFiles>,
     lines: OnceLock<Lines>,
     raw: OnceLock<Option<Tree>>,
 }
@@ -202,6 +238,8 @@ impl Source {
         Arc::new(Self {
             name: file.name.clone(),
             text: Arc::clone(&file.text),
+            skills: Arc::clone(&file.skills),
+            scripts: Arc::clone(&file.scripts),
             lines: OnceLock::new(),
             raw: OnceLock::new(),
         })
@@ -219,6 +257,14 @@ impl Source {
     /// Returns the position in the file of these bytes of a string.
     fn within(&self, tree: &Tree, at: &Range<usize>) -> Option<Span> {
         let text = tree.as_text()?;
+        // The code of a script file is the file itself, not a JSON string in it.
+        if tree.span.end as usize == self.text.len() && *text == *self.text {
+            let (start, end) = (at.start.min(text.len()) as u32, at.end.min(text.len()) as u32);
+            return Some(Span {
+                start,
+                end: end.max(start + 1),
+            });
+        }
         let written = self.text.get(tree.span.start as usize + 1..tree.span.end as usize)?;
         let place = |offset| Some(tree.span.start + 1 + written_offset(written, text, offset)? as u32);
         let start = place(at.start.min(text.len()))?;

@@ -19,6 +19,21 @@ pub enum PinSection {
     FolderNotes,
 }
 
+impl PinSection {
+    /// All sections, in their order.
+    pub const ALL: [Self; 4] = [Self::Role, Self::Todo, Self::UsefulInfo, Self::FolderNotes];
+
+    /// Returns the name of the section in files, requests and events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Role => "role",
+            Self::Todo => "todo",
+            Self::UsefulInfo => "usefulInfo",
+            Self::FolderNotes => "folderNotes",
+        }
+    }
+}
+
 /// Pinned context: absent sections are skipped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

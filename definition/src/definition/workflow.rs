@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Budget, CompressionConfig, NodeConfig, Pinned, TriggerDefinition, VariableScope, VariableType};
+#[cfg(feature = "schema")]
+use super::skill::SkillEntry;
+use super::{Budget, CompressionConfig, NodeConfig, Pinned, Skill, TriggerDefinition, VariableScope, VariableType};
 
 /// A workflow: `{ id, name?, version?, description?, variables?[], nodes[], edges[], triggers?[], config? }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -351,6 +353,10 @@ pub struct WorkflowConfig {
     /// is shown whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_artifact_bytes: Option<usize>,
+    /// Skills that the models of all LLM nodes may read: folders with a `SKILL.md`, relative to the workflow file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<SkillEntry>>"))]
+    pub skills: Option<Vec<Skill>>,
     /// True to offer the tool `recall`, which searches the messages that compressions archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,

@@ -70,13 +70,12 @@ impl Adjacency {
     }
 
     /// Returns the ids of all nodes.
-    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> + Clone {
         self.by_id.keys().map(|id| &**id)
     }
 
     fn unknown(&self, report: &mut Diagnostics<'_>, pointer: &[Step], id: &str) {
-        let message = format!("unknown node `{id}`");
-        report.unknown(FaultCode::UnknownNodeReference, pointer, message, id, self.ids());
+        report.unknown_node(FaultCode::UnknownNodeReference, pointer, id, self.ids());
     }
 
     fn edges_of(

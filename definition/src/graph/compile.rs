@@ -217,7 +217,7 @@ fn compile_one(
     // An unknown name may be defined in a part that could not be read.
     let is_whole = !holes.nodes && holes.placeholders.is_empty() && context.unreadable.is_empty();
     let known = if is_whole {
-        KnownNames::of_workflow(variable_names, &adjacency.by_id)
+        KnownNames::of_workflow(variable_names, &adjacency.by_id, definition)
     } else {
         KnownNames::default()
     };
@@ -238,6 +238,7 @@ fn compile_one(
                 description: definition.description.clone(),
                 input_schema: definition.input_schema.clone(),
             },
+            source: None,
             uid,
             awaited_events: awaited_events(&nodes),
             nodes,

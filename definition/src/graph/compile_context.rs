@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{Diagnostics, child};
+use super::diagnostics::{Diagnostics, MAX_LISTED, child};
 use super::model::Graph;
 use super::syntax::{NoSyntax, Syntax};
 use crate::definition::json::Step;
@@ -52,9 +52,24 @@ impl CompileContext<'_> {
             return;
         }
         let near = nearest(name, known.iter().map(String::as_str));
-        let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        let message = format!("unknown tool `{name}`: it cannot be called{meant}");
-        report.warn(FaultCode::UnknownTool, pointer, message);
+        let help = near.map_or_else(
+            || {
+                let first: Vec<String> = known
+                    .iter()
+                    .take(MAX_LISTED)
+                    .map(|known| format!("`{known}`"))
+                    .collect();
+                let there = if first.is_empty() {
+                    "no tools".to_owned()
+                } else {
+                    first.join(", ")
+                };
+                format!("define it under [[tools]] or [[mcpServers]] of the config; the config has {there}")
+            },
+            |near| format!("did you mean `{near}`?"),
+        );
+        let message = format!("unknown tool `{name}`: it cannot be called");
+        report.warn_with_help(FaultCode::UnknownTool, pointer, message, &help);
     }
 
     pub(super) fn check_profile(&self, id: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {

@@ -49,6 +49,9 @@ pub(crate) fn child(pointer: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
 const LONGEST_SECONDS: f64 = 10.0 * 365.25 * 86_400.0;
 const LONGEST_MS: u64 = 315_576_000_000;
 
+/// Maximum number of names that help lists.
+pub(super) const MAX_LISTED: usize = 12;
+
 impl<'a> Diagnostics<'a> {
     pub(super) fn new(origin: &'a Origin) -> Self {
         Self {
@@ -100,9 +103,36 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
+    /// Adds a fault about an unknown node; the help suggests the most similar one, or lists the first ones.
+    pub(super) fn unknown_node<'n>(
+        &mut self,
+        code: FaultCode,
+        pointer: &[Step],
+        id: &str,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) {
+        if self.is_full() {
+            return;
+        }
+        let help = if let Some(near) = nearest(id, known.clone()) {
+            format!("did you mean `{near}`?")
+        } else {
+            let first: Vec<String> = known.take(MAX_LISTED).map(|id| format!("`{id}`")).collect();
+            format!("the nodes are {}", first.join(", "))
+        };
+        self.fault_with_help(code, pointer, format!("unknown node `{id}`"), &help);
+    }
+
     pub(super) fn warn(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
         if self.warnings.len() <= MAX_FAULTS {
             self.warnings.push(self.origin.fault(code, pointer, message));
+        }
+    }
+
+    pub(super) fn warn_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
+        if self.warnings.len() <= MAX_FAULTS {
+            self.warnings
+                .push(self.origin.fault(code, pointer, message).with_help(help));
         }
     }
 

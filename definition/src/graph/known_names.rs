@@ -1,6 +1,7 @@
 //! Names that the scripts of a workflow can use.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::compile_context::CompileContext;
@@ -10,7 +11,7 @@ use super::text_fault::TextFault;
 use crate::definition::{
     FaultCode, Located, NodeConfig, TriggerAction, TriggerDefinition, WorkflowDefinition, nearest,
 };
-use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, instead_of};
+use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, Member, instead_of};
 
 /// Names that a snippet may use in addition to JavaScript's globals and [`FIXED_NAMES`]. The default accepts any name.
 #[derive(Clone, Copy, Default)]
@@ -19,15 +20,43 @@ pub(super) struct KnownNames<'a>(Option<Sources<'a>>);
 #[derive(Clone, Copy)]
 struct Sources<'a> {
     variables: Option<&'a BTreeSet<Arc<str>>>,
-    nodes: Option<&'a BTreeMap<Arc<str>, NodeIx>>,
+    nodes: Option<WorkflowNodes<'a>>,
 }
+
+/// The nodes of a workflow: their indices by id, and their definitions by index.
+#[derive(Clone, Copy)]
+struct WorkflowNodes<'a> {
+    by_id: &'a BTreeMap<Arc<str>, NodeIx>,
+    definition: &'a WorkflowDefinition,
+}
+
+/// Fields of the output of an LLM node. The last one replaces the others if the node failed and has `onError`.
+const LLM_OUTPUT: [&str; 4] = ["content", "finishReason", "usage", "error"];
+
+/// Fields of the output of a MAP. The last one replaces the others if the node failed and has `onError`.
+const MAP_OUTPUT: [&str; 5] = ["results", "completed", "failed", "cancelled", "error"];
+
+/// Fields of the output of a JOIN. The last one replaces the others if the node failed and has `onError`.
+const JOIN_OUTPUT: [&str; 7] = [
+    "outputs",
+    "completed",
+    "failed",
+    "cancelled",
+    "strategy",
+    "childThreadIds",
+    "error",
+];
 
 impl<'a> KnownNames<'a> {
     /// Returns the names in the scope of a workflow's nodes.
-    pub(super) fn of_workflow(variables: &'a BTreeSet<Arc<str>>, nodes: &'a BTreeMap<Arc<str>, NodeIx>) -> Self {
+    pub(super) fn of_workflow(
+        variables: &'a BTreeSet<Arc<str>>,
+        by_id: &'a BTreeMap<Arc<str>, NodeIx>,
+        definition: &'a WorkflowDefinition,
+    ) -> Self {
         Self(Some(Sources {
             variables: Some(variables),
-            nodes: Some(nodes),
+            nodes: Some(WorkflowNodes { by_id, definition }),
         }))
     }
 
@@ -44,9 +73,79 @@ impl<'a> KnownNames<'a> {
         let Some(sources) = &self.0 else {
             return Vec::new();
         };
-        let free = syntax.free_names(text).into_iter();
-        let unknown = free.filter(|free| !sources.have(&free.name));
-        unknown.map(|free| sources.fault(free)).collect()
+        let mut faults = Vec::new();
+        // End of the last reported name: each part of a name with a hyphen is a free name too.
+        let mut reported = 0;
+        for free in syntax.free_names(text) {
+            if free.at.start < reported {
+                continue;
+            }
+            if let Some(nodes) = sources.nodes.filter(|_| free.name == "nodes") {
+                let wrong = free
+                    .members
+                    .iter()
+                    .filter_map(|member| nodes.fault(&text.source, member));
+                faults.extend(wrong);
+            }
+            if sources.have(&free.name) {
+                continue;
+            }
+            if let Some(fault) = sources.hyphenated(&text.source, &free) {
+                reported = fault.at.as_ref().map_or(reported, |at| at.end);
+                faults.push(fault);
+            } else {
+                faults.push(sources.fault(free));
+            }
+        }
+        faults
+    }
+}
+
+impl WorkflowNodes<'_> {
+    /// Returns the fault of `nodes.MEMBER`, if there is no such node, or of `nodes.MEMBER.FIELD`, if its output never has the field.
+    /// Without the check both are `undefined`, which becomes null in an output.
+    fn fault(&self, source: &str, member: &Member) -> Option<TextFault> {
+        let id = &source[member.at.clone()];
+        let fault = |message: String, help: Option<String>, at: &Range<usize>| TextFault {
+            code: FaultCode::UnknownName,
+            message,
+            help,
+            at: Some(at.clone()),
+            name: Some(source[at.clone()].to_owned()),
+        };
+        let Some(place) = self.by_id.get(id) else {
+            let near = nearest(id, self.by_id.keys().map(AsRef::as_ref));
+            let help = near.map(|near| format!("did you mean `{near}`?"));
+            return Some(fault(format!("unknown node `{id}`"), help, &member.at));
+        };
+        let at = member.field.as_ref()?;
+        let field = &source[at.clone()];
+        let node = self.definition.nodes.get(*place as usize)?;
+        let (of, fields): (&str, &[&str]) = match &node.config {
+            NodeConfig::Llm(_) => ("LLM node", &LLM_OUTPUT),
+            NodeConfig::Join(_) => ("JOIN", &JOIN_OUTPUT),
+            NodeConfig::Map(_) => ("MAP", &MAP_OUTPUT),
+            _other => return None,
+        };
+        if fields.contains(&field) {
+            return None;
+        }
+        let message = format!("the output of the {of} `{id}` has no field `{field}`");
+        let listed: Vec<String> = fields.iter().map(|name| format!("`{name}`")).collect();
+        let paths = match &node.config {
+            NodeConfig::Join(join) if !join.fork_path_ids.is_empty() => {
+                format!(
+                    "; the output of a path is in `outputs`, such as `nodes['{id}'].outputs['{}']`",
+                    join.fork_path_ids[0]
+                )
+            }
+            _other => String::new(),
+        };
+        Some(fault(
+            message,
+            Some(format!("its fields are {}{paths}", listed.join(", "))),
+            at,
+        ))
     }
 }
 
@@ -55,12 +154,32 @@ impl Sources<'_> {
         FIXED_NAMES.contains(&name)
             || JS_GLOBALS.binary_search(&name).is_ok()
             || self.variables.is_some_and(|names| names.contains(name))
-            || self.nodes.is_some_and(|nodes| nodes.contains_key(name))
+            || self.nodes.is_some_and(|nodes| nodes.by_id.contains_key(name))
+    }
+
+    /// Returns the fault of a bare id of a node with a hyphen, which JavaScript reads as a subtraction.
+    fn hyphenated(&self, source: &str, free: &FreeName) -> Option<TextFault> {
+        let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$' | '-');
+        let before = &source[..free.at.start];
+        let start = before.trim_end_matches(is_part).len();
+        let rest = &source[free.at.end..];
+        let end = source.len() - rest.trim_start_matches(is_part).len();
+        let whole = &source[start..end];
+        if !whole.contains('-') || !self.nodes?.by_id.contains_key(whole) {
+            return None;
+        }
+        Some(TextFault {
+            code: FaultCode::UnknownName,
+            message: format!("`{whole}` is read as a subtraction: a hyphen is an operator"),
+            help: Some(format!("write `nodes['{whole}']`")),
+            at: Some(start..end),
+            name: None,
+        })
     }
 
     fn fault(&self, free: FreeName) -> TextFault {
         let variables = self.variables.into_iter().flatten();
-        let nodes = self.nodes.into_iter().flat_map(BTreeMap::keys);
+        let nodes = self.nodes.into_iter().flat_map(|nodes| nodes.by_id.keys());
         let known = variables.chain(nodes).map(AsRef::as_ref);
         TextFault {
             code: FaultCode::UnknownName,
@@ -119,6 +238,7 @@ fn assigned(config: &NodeConfig) -> Option<&str> {
         | NodeConfig::End(_)
         | NodeConfig::Llm(_)
         | NodeConfig::Code(_)
+        | NodeConfig::Script(_)
         | NodeConfig::Route(_)
         | NodeConfig::Fork(_)
         | NodeConfig::Join(_)

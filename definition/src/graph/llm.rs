@@ -1,15 +1,21 @@
 //! Checks and compiles LLM nodes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::code_mode::CodeRules;
 use super::diagnostics::{child, pointer};
-use super::model::{ChoiceSpec, LlmNode, PartSpec, ValueSpec};
+use super::dynamic::DynamicRules;
+use super::model::{ChoiceSpec, LlmNode, NodeSkills, PartSpec, ValueSpec};
 use super::nodes::NodeCompiler;
 use crate::definition::json::Step;
-use crate::definition::{BuiltInTool, FaultCode, LlmConfig, nearest};
+use crate::definition::{
+    BuiltInTool, FaultCode, LlmConfig, MAX_SKILLS, SKILL_FILE, ToolDefinition, ToolEntry, nearest, workflow_of_tool,
+    workflow_tool_name,
+};
 use crate::message::Part;
 
 /// Default maximum number of tool rounds.
@@ -25,6 +31,7 @@ impl NodeCompiler<'_, '_> {
             self.context.check_profile(id, &pointer, self.report);
         }
         let tools = self.llm_tools(place, llm);
+        let skills = self.skills(place, llm);
         let computed_profile = computed_profile.map(|text| self.template(text, place, "profileId"));
         let parameters = llm.parameters.clone().map(|parameters| {
             let pointer = pointer!["nodes", place, "config", "parameters"];
@@ -41,6 +48,8 @@ impl NodeCompiler<'_, '_> {
             prompt: llm.prompt.as_deref().map(|text| self.template(text, place, "prompt")),
             system: llm.system.as_deref().map(|text| self.template(text, place, "system")),
             tools,
+            client_tools: llm.client_tools,
+            skills,
             parameters,
             parts: llm
                 .parts
@@ -55,6 +64,8 @@ impl NodeCompiler<'_, '_> {
             max_tool_rounds: llm.max_tool_rounds.unwrap_or(DEFAULT_TOOL_ROUNDS),
             on_limit: llm.on_limit.unwrap_or_default(),
             response_format: llm.response_format.clone().map(Arc::new),
+            dynamic: self.dynamic(place, llm).map(Box::new),
+            code: self.code_rules(place, llm).map(Box::new),
         }
     }
 
@@ -62,27 +73,156 @@ impl NodeCompiler<'_, '_> {
     /// nodes with tools.
     fn llm_tools(&mut self, place: usize, llm: &LlmConfig) -> Vec<Arc<str>> {
         let config = &self.definition.config;
-        for (number, name) in llm.tools.iter().enumerate() {
+        for (number, entry) in llm.tools.iter().enumerate() {
             let pointer = pointer!["nodes", place, "config", "tools", number];
+            let name = &entry.name;
+            if entry.consent.is_some() && workflow_of_tool(name).is_none() {
+                let message = format!("`{name}` is no workflow: remove `consent`, and set `approval` of the tool");
+                self.report.fault(FaultCode::InvalidValue, &pointer, message);
+            }
+            if let Some(id) = workflow_of_tool(name) {
+                self.check_workflow_tool((id, number), &llm.tools, &pointer);
+                continue;
+            }
             match BuiltInTool::of_name(name) {
                 None => self.context.check_tool(name, &pointer, self.report),
+                Some(_) if entry.deferred => {
+                    let message = format!("`{name}` is a built-in tool, which cannot be deferred: remove `deferred`");
+                    self.report.fault(FaultCode::InvalidValue, &pointer, message);
+                }
+                // Each node enables it by its name.
+                Some(BuiltInTool::RunWorkflow | BuiltInTool::RunCode) => {}
                 Some(tool) if !tool.is_offered(config) => {
                     let setting = tool.setting();
-                    let message = format!(
-                        "`{name}` is a built-in tool that this workflow does not enable: set `config.{setting}`"
-                    );
+                    let message = format!("`{name}` is a built-in tool that this workflow does not enable: {setting}");
                     self.report.fault(FaultCode::InvalidValue, &pointer, message);
                 }
                 Some(_) => {}
             }
         }
-        let mut tools: Vec<Arc<str>> = llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect();
+        let mut tools: Vec<Arc<str>> = llm.tools.iter().map(|tool| Arc::from(tool.compiled())).collect();
         if !tools.is_empty() {
-            let offered = BuiltInTool::ALL.into_iter().filter(|tool| tool.is_offered(config));
-            let missing = offered.filter(|tool| !llm.tools.iter().any(|named| named == tool.name()));
+            let has_deferred = llm.tools.iter().any(|tool| tool.deferred);
+            let is_offered = |tool: &BuiltInTool| match tool {
+                BuiltInTool::ToolSearch => has_deferred,
+                // Not a name in the list: its definition depends on the skills.
+                BuiltInTool::ReadSkill => false,
+                BuiltInTool::ReadArtifact | BuiltInTool::Recall | BuiltInTool::RunWorkflow | BuiltInTool::RunCode => {
+                    tool.is_offered(config)
+                }
+            };
+            let offered = BuiltInTool::ALL.into_iter().filter(is_offered);
+            let missing = offered.filter(|tool| !llm.tools.iter().any(|named| named.name == tool.name()));
             tools.extend(missing.map(|tool| Arc::from(tool.name())));
         }
         tools
+    }
+
+    /// Returns the rules for submitted workflows. `dynamic` without the tool is a fault.
+    fn dynamic(&mut self, place: usize, llm: &LlmConfig) -> Option<DynamicRules> {
+        let rules = DynamicRules::of(llm);
+        let pointer = pointer!["nodes", place, "config", "dynamic"];
+        if rules.is_none() && llm.dynamic.is_some() {
+            let message = "`dynamic` requires the tool `run_workflow` in `tools`";
+            self.report.fault(FaultCode::InvalidValue, &pointer, message);
+        }
+        for (number, id) in llm
+            .dynamic
+            .iter()
+            .flat_map(|dynamic| &dynamic.profiles)
+            .flatten()
+            .enumerate()
+        {
+            let pointer = child(&child(&pointer, "profiles"), number);
+            self.context.check_profile(id, &pointer, self.report);
+        }
+        rules
+    }
+
+    /// Returns the rules for scripts of `run_code`. `codeLimits` without the tool is a fault.
+    fn code_rules(&mut self, place: usize, llm: &LlmConfig) -> Option<CodeRules> {
+        let rules = CodeRules::of(llm, self.definition.nodes[place].in_doubt.as_ref());
+        let pointer = pointer!["nodes", place, "config", "codeLimits"];
+        if rules.is_none() && llm.code_limits.is_some() {
+            let message = "`codeLimits` requires the tool `run_code` in `tools`";
+            self.report.fault(FaultCode::InvalidValue, &pointer, message);
+        }
+        if llm.code_limits.is_some_and(|limits| limits.concurrency == 0) {
+            let pointer = child(&pointer, "concurrency");
+            self.report
+                .fault(FaultCode::InvalidValue, &pointer, "`concurrency` must be at least 1");
+        }
+        rules
+    }
+
+    /// Checks that no other tool of the node has the name under which models call this workflow.
+    fn check_workflow_tool(&mut self, (id, number): (&str, usize), tools: &[ToolEntry], pointer: &[Step]) {
+        let name = workflow_tool_name(id);
+        let others = tools.iter().enumerate().filter(|(other, _)| *other != number);
+        let mut equal = others.filter(|(_, other)| match workflow_of_tool(&other.name) {
+            Some(other) => workflow_tool_name(other) == name,
+            None => other.name == name,
+        });
+        if let Some((_, other)) = equal.next() {
+            let message = format!(
+                "models call the workflow `{id}` as `{name}`, which is the name of `{}` too",
+                other.name
+            );
+            self.report.fault(FaultCode::InvalidValue, pointer, message);
+        } else if BuiltInTool::of_name(&name).is_some() {
+            let message = format!("models call the workflow `{id}` as `{name}`, which is the name of a built-in tool");
+            self.report.fault(FaultCode::InvalidValue, pointer, message);
+        }
+    }
+
+    /// Compiles the skills of a node, or those of its workflow.
+    fn skills(&mut self, place: usize, llm: &LlmConfig) -> Option<Box<NodeSkills>> {
+        let (skills, pointer) = match &llm.skills {
+            Some(skills) => (skills, pointer!["nodes", place, "config", "skills"]),
+            None => (self.definition.config.skills.as_ref()?, pointer!["config", "skills"]),
+        };
+        if skills.len() > MAX_SKILLS {
+            let message = format!("{} skills, and a node may have {MAX_SKILLS}", skills.len());
+            self.report.fault(FaultCode::LimitExceeded, &pointer, message);
+            return None;
+        }
+        let (mut by_name, mut description) = (BTreeMap::new(), BuiltInTool::ReadSkill.description().to_owned());
+        for (number, skill) in skills.iter().enumerate() {
+            let fault = |why: String| match &*skill.folder {
+                "" => format!("the skill: {why}"),
+                folder => format!("the skill `{folder}`: {why}"),
+            };
+            match skill.read() {
+                Ok((head, _)) if by_name.contains_key(&head.name) => {
+                    let message = fault(format!("another skill has the name `{}` too", head.name));
+                    self.report
+                        .fault(FaultCode::InvalidValue, &child(&pointer, number), message);
+                }
+                Ok((head, body)) => {
+                    // One line for each skill: line breaks in a description would look like another entry.
+                    let words: Vec<&str> = head.description.split_whitespace().collect();
+                    let line = ["\n- ", &*head.name, ": ", &*words.join(" ")].concat();
+                    description.push_str(&line);
+                    let mut files = skill.files.clone();
+                    files.insert(SKILL_FILE.to_owned(), body.to_owned());
+                    by_name.insert(head.name, files);
+                }
+                Err(why) => self
+                    .report
+                    .fault(FaultCode::InvalidValue, &child(&pointer, number), fault(why)),
+            }
+        }
+        let definition = ToolDefinition {
+            name: BuiltInTool::ReadSkill.name().to_owned(),
+            description,
+            parameters: BuiltInTool::ReadSkill.parameters(),
+        };
+        (!by_name.is_empty()).then(|| {
+            Box::new(NodeSkills {
+                by_name,
+                definitions: Arc::new(vec![definition]),
+            })
+        })
     }
 
     fn parts(&mut self, written: &Value, pointer: &[Step]) -> Vec<PartSpec> {

@@ -8,9 +8,6 @@ use super::nodes::NodeCompiler;
 use crate::definition::{FaultCode, JoinStrategy, MapConfig, MergeVariables};
 use crate::script::is_reserved;
 
-/// Default maximum number of items of a MAP.
-const DEFAULT_MAX_ITEMS: u32 = 1000;
-
 /// Default name of the item in `input`.
 const DEFAULT_NAME: &str = "item";
 
@@ -77,7 +74,7 @@ impl NodeCompiler<'_, '_> {
             },
             conversation: map.conversation,
             assign: map.assign.iter().map(|name| Arc::from(name.as_str())).collect(),
-            max_items: map.max_items.unwrap_or(DEFAULT_MAX_ITEMS),
+            max_items: map.most_items(),
         }))
     }
 }

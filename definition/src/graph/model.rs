@@ -6,14 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::code_mode::CodeRules;
+use super::dynamic::DynamicRules;
 use crate::definition::{
     AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, ItemConversation,
-    JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, ReducerWord, RetryPolicy, ToolRoundLimit,
-    TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType, WorkflowConfig,
+    JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, ReducerWord, RetryPolicy, ScriptLimits,
+    ToolRoundLimit, TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType,
+    WorkflowConfig,
 };
-use crate::definition::{CompressionConfig, ConversationHistoryOptions, InDoubt};
+use crate::definition::{
+    CompressionConfig, ConversationHistoryOptions, InDoubt, SKILL_FILE, ToolDefinition, ToolEntry,
+};
 use crate::message::{Part, Role};
 
 /// Index in [`Graph::nodes`].
@@ -30,6 +35,8 @@ pub struct Graph {
     pub workflow_id: Arc<str>,
     /// Description of the workflow for its callers.
     pub about: About,
+    /// Source of a workflow that was written during a run; `None` for a registered one.
+    pub source: Option<Arc<str>>,
     /// Number of the graph, unique in the process: a key for caches of compiled scripts.
     pub uid: u64,
     /// The nodes, in file order.
@@ -69,6 +76,35 @@ pub struct About {
     pub description: Option<String>,
     /// JSON Schema of the input.
     pub input_schema: Option<Map<String, Value>>,
+}
+
+/// Argument with the input of a workflow whose input is no object.
+const INPUT: &str = "input";
+
+impl About {
+    /// True if the input of the workflow is an object: the arguments of a call are the input then.
+    fn takes_object(&self) -> bool {
+        let kind = self.input_schema.as_ref().map(|schema| schema.get("type"));
+        kind.is_none_or(|kind| kind.is_some_and(|kind| kind == "object"))
+    }
+
+    /// Returns the JSON Schema of the arguments with which a model calls the workflow: always an object, as providers require.
+    pub fn argument_schema(&self) -> Value {
+        match &self.input_schema {
+            None => json!({"type": "object"}),
+            Some(schema) if self.takes_object() => Value::Object(schema.clone()),
+            Some(schema) => json!({"type": "object", "properties": {INPUT: schema}, "required": [INPUT]}),
+        }
+    }
+
+    /// Returns the input of the workflow for these arguments of a call.
+    pub fn input_of(&self, arguments: &Value) -> Value {
+        match arguments {
+            Value::Null if self.takes_object() => json!({}),
+            arguments if self.takes_object() => arguments.clone(),
+            arguments => arguments.get(INPUT).cloned().unwrap_or_default(),
+        }
+    }
 }
 
 impl Graph {
@@ -126,6 +162,8 @@ pub enum SnippetKind {
     Template,
     /// The body of a JavaScript async function.
     Code,
+    /// The body of a JavaScript async function that calls the host functions of a SCRIPT.
+    Workflow,
 }
 
 /// A compiled node.
@@ -219,6 +257,8 @@ pub enum NodeKind {
         /// `input` of the script; absent: the thread's.
         input: Option<ValueSpec>,
     },
+    /// Runs a script that starts agents, workflows and tools.
+    Orchestration(Box<ScriptNode>),
     /// Calls a registered function.
     Function {
         /// Name of the function.
@@ -285,6 +325,29 @@ pub enum NodeKind {
     },
     /// Last node of a triggered sub-workflow.
     ContinueFromTrigger(ContinueFromTriggerConfig),
+}
+
+/// A compiled SCRIPT.
+#[derive(Debug)]
+pub struct ScriptNode {
+    /// Body of the script.
+    pub code: SnippetIx,
+    /// Value of `args`; absent: the thread's input.
+    pub input: Option<ValueSpec>,
+    /// Profile of agents that name none.
+    pub profile_id: Option<Arc<str>>,
+    /// Profiles by the agents' option `model`.
+    pub models: BTreeMap<String, String>,
+    /// Tools that the script and its agents may call.
+    pub tools: Vec<Arc<str>>,
+    /// Profiles that agents may name; absent: all.
+    pub profiles: Option<Vec<String>>,
+    /// Registered workflows that the script may start; absent: all.
+    pub workflows: Option<Vec<String>>,
+    /// Limits of the script.
+    pub limits: ScriptLimits,
+    /// Maximum bytes of the output of a script of `run_code`, which calls tools only; `None` for other scripts.
+    pub tool_result_bytes: Option<u64>,
 }
 
 /// A compiled MAP.
@@ -366,6 +429,7 @@ impl NodeKind {
             Self::Variable { .. } => "VARIABLE",
             Self::Llm(_) => "LLM",
             Self::Script { .. } | Self::Function { .. } => "CODE",
+            Self::Orchestration(_) => "SCRIPT",
             Self::Route { .. } => "ROUTE",
             Self::Fork(_) => "FORK",
             Self::Join(_) => "JOIN",
@@ -398,6 +462,7 @@ impl NodeKind {
             | Self::ContinueFromTrigger(_) => true,
             Self::Llm(_)
             | Self::Script { .. }
+            | Self::Orchestration(_)
             | Self::Fork(_)
             | Self::Subgraph { .. }
             | Self::Map(_)
@@ -418,8 +483,12 @@ pub struct LlmNode {
     pub prompt: Option<SnippetIx>,
     /// Template of the request's system message, used if the conversation has none.
     pub system: Option<SnippetIx>,
-    /// Names of tools.
+    /// Names of tools. A deferred tool is an entry that [`ToolEntry::deferred_name`] reads.
     pub tools: Vec<Arc<str>>,
+    /// Skills that the model may read.
+    pub skills: Option<Box<NodeSkills>>,
+    /// True if the tools of the run's client are offered; `None`: in the main thread only.
+    pub client_tools: Option<bool>,
     /// Overrides the profile's parameters; absent if the parameters contain templates.
     pub parameters: Option<Arc<Map<String, Value>>>,
     /// The pieces of the user message, after the prompt.
@@ -432,9 +501,63 @@ pub struct LlmNode {
     pub on_limit: ToolRoundLimit,
     /// Format of a structured reply.
     pub response_format: Option<Arc<Value>>,
+    /// Rules for submitted workflows, if the node has the tool `run_workflow`.
+    pub dynamic: Option<Box<DynamicRules>>,
+    /// Rules for scripts, if the node has the tool `run_code`.
+    pub code: Option<Box<CodeRules>>,
+}
+
+/// Skills of an LLM node.
+#[derive(Debug)]
+pub struct NodeSkills {
+    /// Files of each skill by path, by the name of the skill. The head of `SKILL.md` is removed.
+    pub by_name: BTreeMap<String, BTreeMap<String, String>>,
+    /// Definition of `read_skill`, which lists the skills.
+    pub definitions: Arc<Vec<ToolDefinition>>,
+}
+
+impl NodeSkills {
+    /// Returns a file of a skill: `{name, file?}`.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the skills or files that exist.
+    pub fn read(&self, arguments: &Value) -> Result<String, String> {
+        let listed =
+            |names: &mut dyn Iterator<Item = &String>| names.map(String::as_str).collect::<Vec<_>>().join(", ");
+        let name = arguments["name"].as_str().unwrap_or_default();
+        let Some(files) = self.by_name.get(name) else {
+            return Err(format!(
+                "there is no skill `{name}`; there are: {}",
+                listed(&mut self.by_name.keys())
+            ));
+        };
+        let others = || listed(&mut files.keys().filter(|file| *file != SKILL_FILE));
+        // Keys of a map: a path that leaves the folder is not among them.
+        match arguments["file"].as_str() {
+            Some(file) => match files.get(file.strip_prefix("./").unwrap_or(file)) {
+                Some(text) => Ok(text.clone()),
+                None => Err(format!(
+                    "the skill `{name}` has no text file `{file}`; there are: {}",
+                    listed(&mut files.keys())
+                )),
+            },
+            None if files.len() > 1 => Ok(format!("{}\n\n(Files of the skill: {})", files[SKILL_FILE], others())),
+            None => Ok(files[SKILL_FILE].clone()),
+        }
+    }
 }
 
 impl LlmNode {
+    /// True if the tool of this name is deferred in this node.
+    pub fn defers(&self, name: &str) -> bool {
+        let mut tools = self.tools.iter();
+        // A name that is listed without `deferred` too is not deferred. The order of both does not matter.
+        let is_plain = self.tools.iter().any(|listed| ToolEntry::includes(listed, name));
+        !is_plain
+            && tools
+                .any(|listed| ToolEntry::deferred_name(listed).is_some_and(|listed| ToolEntry::includes(listed, name)))
+    }
+
     /// True if parts other than the prompt and the system text are evaluated.
     #[inline]
     pub fn is_computed(&self) -> bool {

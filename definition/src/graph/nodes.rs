@@ -8,16 +8,17 @@ use serde_json::json;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, TemplateMessage, ValueSpec};
+use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, ScriptNode, TemplateMessage, ValueSpec};
 use super::pairing::{Partners, check_fork};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
     BuiltInTool, CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition,
-    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
-    VariableScope, WaitConfig, WorkflowDefinition,
+    Replacement, RetryPolicy, RouteConfig, ScriptConfig, SubgraphConfig, Target, TextMessage, ToolConfig,
+    TruncateContext, VariableScope, WaitConfig, WorkflowDefinition, workflow_of_tool,
 };
 use crate::error::RunErrorCode;
+use crate::script::{read_meta, script_body};
 
 /// Compiles the nodes of one workflow.
 pub(super) struct NodeCompiler<'a, 's> {
@@ -134,6 +135,7 @@ impl NodeCompiler<'_, '_> {
             }
             NodeConfig::Llm(llm) => NodeKind::Llm(self.llm(place, llm)),
             NodeConfig::Code(code) => self.code(place, code)?,
+            NodeConfig::Script(script) => self.script(place, script),
             NodeConfig::Subgraph(subgraph) => self.subgraph(place, subgraph),
             NodeConfig::Map(map) => self.map(place, map),
             NodeConfig::ContextProcessor(operation) => NodeKind::Context(self.operation(place, operation)),
@@ -290,6 +292,78 @@ impl NodeCompiler<'_, '_> {
         }
     }
 
+    fn script(&mut self, place: usize, script: &ScriptConfig) -> NodeKind {
+        let pointer = pointer!["nodes", place, "config"];
+        if let Some(id) = &script.profile_id {
+            self.context
+                .check_profile(id, &child(&pointer, "profileId"), self.report);
+        }
+        for (name, id) in &script.models {
+            let pointer = child(&child(&pointer, "models"), name.as_str());
+            self.context.check_profile(id, &pointer, self.report);
+        }
+        for (number, name) in script.tools.iter().enumerate() {
+            let pointer = child(&child(&pointer, "tools"), number);
+            if BuiltInTool::of_name(name).is_some() {
+                let message = format!("`{name}` is a built-in tool: only models call it, in LLM nodes");
+                self.report.fault(FaultCode::InvalidValue, &pointer, message);
+            } else if workflow_of_tool(name).is_none() {
+                self.context.check_tool(name, &pointer, self.report);
+            }
+        }
+        let limits = script.limits;
+        for (key, limit) in [("concurrency", limits.concurrency), ("calls", limits.calls)] {
+            if limit == 0 {
+                let pointer = child(&child(&pointer, "limits"), key);
+                let message = format!("`{key}` must be at least 1");
+                self.report.fault(FaultCode::InvalidValue, &pointer, message);
+            }
+        }
+        let pointer_of_time = || child(&child(&pointer, "limits"), "timeMs");
+        self.report.milliseconds(limits.time_ms, pointer_of_time);
+        let input = script
+            .input
+            .as_ref()
+            .map(|input| self.snippets.input(input, &child(&pointer, "input"), self.report));
+        let code = &script.code;
+        if let Some(file) = &script.file {
+            // The loader has replaced it, unless the definition was built in Rust.
+            let message =
+                format!("the script `{file}`: load the workflow file by its path, or give the script as `code`");
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "file"), message);
+        } else if code.is_empty() {
+            self.report.fault(
+                FaultCode::MissingField,
+                &pointer,
+                "a SCRIPT node needs `code` or `file`",
+            );
+        }
+        if let Err(fault) = read_meta(code) {
+            let (pointer, message) = (child(&pointer, "code"), fault.to_string());
+            let fault = (self.report.origin).fault_within(
+                FaultCode::InvalidExpression,
+                &pointer,
+                &(fault.at..fault.at + 1),
+                message,
+            );
+            self.report.faults.push(fault);
+        }
+        NodeKind::Orchestration(Box::new(ScriptNode {
+            code: self
+                .snippets
+                .workflow(&script_body(code), || child(&pointer, "code"), self.report),
+            input,
+            profile_id: script.profile_id.as_deref().map(Arc::from),
+            models: script.models.clone(),
+            tools: script.tools.iter().map(|name| Arc::from(name.as_str())).collect(),
+            profiles: script.profiles.clone(),
+            workflows: script.workflows.clone(),
+            limits,
+            tool_result_bytes: script.tool_result_bytes,
+        }))
+    }
+
     fn subgraph(&mut self, place: usize, subgraph: &SubgraphConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config", "input"];
         NodeKind::Subgraph {
@@ -315,7 +389,15 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
         }
-        if BuiltInTool::of_name(&tool.tool).is_some() {
+        if let Some(id) = workflow_of_tool(&tool.tool) {
+            let message = format!(
+                "`{}` is a workflow: only models call it as a tool, in LLM nodes",
+                tool.tool
+            );
+            let help = format!("call it by a SUBGRAPH node with `subgraphId` `{id}`");
+            self.report
+                .fault_with_help(FaultCode::InvalidValue, &child(&pointer, "tool"), message, &help);
+        } else if BuiltInTool::of_name(&tool.tool).is_some() {
             let message = format!("`{}` is a built-in tool: only models call it, in LLM nodes", tool.tool);
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "tool"), message);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::adjacency::Adjacency;
-use super::diagnostics::{Diagnostics, pointer};
+use super::diagnostics::{Diagnostics, MAX_LISTED, pointer};
 use super::model::NodeIx;
 use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
 
@@ -15,6 +15,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
     let mut partners: Partners = vec![None; definition.nodes.len()];
     let mut joins = Joins::of(definition);
     let mut open = Vec::new();
+    let mut unpaired: Vec<(&str, &Vec<String>)> = Vec::new();
     let mut seen = BTreeSet::new();
     for (place, fork) in forks(definition) {
         for (index, id) in fork.fork_path_ids.iter().enumerate() {
@@ -44,9 +45,14 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
             // an empty list is reported as such
             None if fork.fork_path_ids.is_empty() => {}
             None => {
-                let id = &definition.nodes[place].id;
+                let id = definition.nodes[place].id.as_str();
                 let message = format!("no JOIN has the path ids of the FORK `{id}`");
-                report.fault(FaultCode::UnpairedFork, &pointer!["nodes", place], message);
+                let help = format!(
+                    "copy the `forkPathIds` to the JOIN that its branches lead to: {}",
+                    listed(&fork.fork_path_ids)
+                );
+                report.fault_with_help(FaultCode::UnpairedFork, &pointer!["nodes", place], message, &help);
+                unpaired.push((id, &fork.fork_path_ids));
             }
         }
     }
@@ -54,7 +60,20 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
         if partners[place].is_none() && !ids.is_empty() {
             let id = &definition.nodes[place].id;
             let message = format!("no FORK has the path ids of the JOIN `{id}`");
-            report.fault(FaultCode::UnpairedJoin, &pointer!["nodes", place], message);
+            let forks: Vec<String> = unpaired
+                .iter()
+                .take(MAX_LISTED)
+                .map(|(fork, ids)| format!("`{fork}` has {}", listed(ids)))
+                .collect();
+            let help = if forks.is_empty() {
+                "copy the `forkPathIds` to the FORK before it".to_owned()
+            } else {
+                format!(
+                    "copy the `forkPathIds` of its FORK, which are path ids and not ids of nodes: {}",
+                    forks.join(", ")
+                )
+            };
+            report.fault_with_help(FaultCode::UnpairedJoin, &pointer!["nodes", place], message, &help);
         }
     }
     partners
@@ -95,8 +114,7 @@ pub(super) fn check_fork(
     for (index, child) in children.iter().enumerate() {
         let message = if adjacency.find(child).is_none() {
             let pointer = pointer!["nodes", place, "config", "childNodeIds", index];
-            let message = format!("unknown node `{child}`");
-            report.unknown(code, &pointer, message, child, adjacency.ids());
+            report.unknown_node(code, &pointer, child, adjacency.ids());
             continue;
         } else if !targets.contains(child.as_str()) {
             format!(
@@ -126,6 +144,18 @@ pub(super) fn check_fork(
             report.fault(FaultCode::InvalidEdge, &pointer!["edges", *edge, "condition"], message);
         }
     }
+}
+
+/// Formats ids as a list, such as `[a, b]`.
+fn listed(ids: &[String]) -> String {
+    let shown = ids
+        .iter()
+        .take(MAX_LISTED)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = if ids.len() > MAX_LISTED { ", ..." } else { "" };
+    format!("[{shown}{more}]")
 }
 
 fn set_partners(partners: &mut Partners, fork: usize, join: usize) {

@@ -8,7 +8,9 @@ use super::diagnostics::{Diagnostics, pointer};
 use super::model::Node;
 use super::regions::Depths;
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest};
+use crate::definition::{
+    FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest, workflow_of_tool,
+};
 
 /// Default of `config.maxDepth`.
 const DEFAULT_MAX_DEPTH: u32 = 10;
@@ -107,6 +109,21 @@ pub(super) fn check_subgraphs(
     for (place, node) in definition.nodes.iter().enumerate() {
         if placeholders.binary_search(&place).is_ok() {
             continue;
+        }
+        let mut check_tool = |number: usize, tool: &str| {
+            if let Some(id) = workflow_of_tool(tool) {
+                let pointer = pointer!["nodes", place, "config", "tools", number];
+                names.check(id, WorkflowKind::Normal, &pointer, report);
+            }
+        };
+        match &node.config {
+            NodeConfig::Llm(llm) => (0..)
+                .zip(&llm.tools)
+                .for_each(|(number, tool)| check_tool(number, tool)),
+            NodeConfig::Script(script) => (0..)
+                .zip(&script.tools)
+                .for_each(|(number, tool)| check_tool(number, tool)),
+            _other => {}
         }
         let pointer = pointer!["nodes", place, "config", "subgraphId"];
         let subgraph = match &node.config {

@@ -21,7 +21,7 @@ const LONGEST_EXPRESSION: usize = 1000;
 pub(super) struct Snippets<'a> {
     syntax: &'a dyn Syntax,
     all: Vec<Snippet>,
-    known: [BTreeMap<Arc<str>, SnippetIx>; 3],
+    known: [BTreeMap<Arc<str>, SnippetIx>; 4],
     wrong: WrongTexts,
     names: KnownNames<'a>,
     /// Additional names in the scope of the snippets that are being added.
@@ -134,6 +134,15 @@ impl<'a> Snippets<'a> {
         report: &mut Diagnostics<'_>,
     ) -> SnippetIx {
         self.text(SnippetKind::Code, text, pointer, report)
+    }
+
+    pub(super) fn workflow(
+        &mut self,
+        text: &str,
+        pointer: impl Fn() -> Vec<Step>,
+        report: &mut Diagnostics<'_>,
+    ) -> SnippetIx {
+        self.text(SnippetKind::Workflow, text, pointer, report)
     }
 
     /// Adds an input: text is an expression, anything else is used literally, with templates in its strings.

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::agent_options::agent_option_fault;
 use super::model::{Snippet, SnippetKind};
 use crate::definition::MAX_FAULTS;
-use crate::script::FreeName;
+use crate::script::place::line_and_column;
+use crate::script::{FreeName, unknown_agent_option};
 
 /// Parses snippets to find their faults.
 pub trait Syntax {
@@ -15,7 +17,8 @@ pub trait Syntax {
     /// Checks the body of a JavaScript async function.
     fn script(&self, text: &str) -> Result<(), SyntaxFault>;
 
-    /// Returns the free names of a snippet, except those in scope of every snippet of its kind. Empty for a template.
+    /// Returns the free names of a snippet, except those in scope of every snippet of its kind. For a
+    /// template, those of its plain tags.
     fn free_names(&self, _text: &Snippet) -> Vec<FreeName> {
         Vec::new()
     }
@@ -26,6 +29,7 @@ pub trait Syntax {
             SnippetKind::Expression => self.expression(&text.source),
             SnippetKind::Template => self.template(&text.source),
             SnippetKind::Code => self.script(&text.source),
+            SnippetKind::Workflow => self.script(&text.source).and_then(|()| known_options(&text.source)),
         }
     }
 
@@ -48,6 +52,21 @@ pub struct SyntaxFault {
     pub message: String,
     /// Byte range of the fault, if it can be determined.
     pub at: Option<Range<usize>>,
+}
+
+/// Checks the options of `agent` that a script workflow writes as a literal.
+fn known_options(source: &str) -> Result<(), SyntaxFault> {
+    let Some((at, name)) = unknown_agent_option(source) else {
+        return Ok(());
+    };
+    let message = agent_option_fault(name).unwrap_or_default();
+    let message = if source.contains('\n') {
+        let (line, column) = line_and_column(source, at.start);
+        format!("{message} (line {line}, column {column} of the text)")
+    } else {
+        message
+    };
+    Err(SyntaxFault { message, at: Some(at) })
 }
 
 /// Accepts every snippet: for tests, and for builds without a script engine.

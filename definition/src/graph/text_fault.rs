@@ -23,7 +23,7 @@ impl TextFault {
     pub(super) fn of_syntax(kind: SnippetKind, fault: SyntaxFault) -> Self {
         Self {
             code: match kind {
-                SnippetKind::Expression | SnippetKind::Code => FaultCode::InvalidExpression,
+                SnippetKind::Expression | SnippetKind::Code | SnippetKind::Workflow => FaultCode::InvalidExpression,
                 SnippetKind::Template => FaultCode::InvalidTemplate,
             },
             message: fault.message,

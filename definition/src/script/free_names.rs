@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::is_reserved;
+use super::names::member_after;
 use super::tokens::{Token, TokenKind, tokens};
 
 /// A free name of a script.
@@ -18,6 +19,42 @@ pub struct FreeName {
     pub at: Range<usize>,
     /// True if the name is assigned there.
     pub is_assigned: bool,
+    /// Members that the source names at all occurrences of the name, such as `.b` of `a.b`.
+    pub members: Vec<Member>,
+}
+
+/// A member of a free name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Byte range of the member's name.
+    pub at: Range<usize>,
+    /// Byte range of the name of the member's own member, unless that is called as a function.
+    pub field: Option<Range<usize>>,
+}
+
+impl Member {
+    /// Returns the member directly after `from`, if the source names it: `.x`, `?.x`, `["x"]`, `['x']`.
+    fn after(source: &str, from: usize) -> Option<Self> {
+        let at = member_range(source, from)?;
+        let field = member_range(source, member_end(source, &at)).filter(|field| {
+            let rest = &source[member_end(source, field)..];
+            !rest.trim_start().starts_with('(') && !rest.starts_with("?.(")
+        });
+        Some(Self { at, field })
+    }
+}
+
+fn member_range(source: &str, from: usize) -> Option<Range<usize>> {
+    let rest = &source[from..];
+    let name = member_after(rest)?;
+    let start = from + rest.find(name)?;
+    Some(start..start + name.len())
+}
+
+/// Returns the end of a member's access: after `"]` if the member is quoted.
+fn member_end(source: &str, at: &Range<usize>) -> usize {
+    let is_quoted = source[at.end..].starts_with(['"', '\'']);
+    at.end + if is_quoted { 2 } else { 0 }
 }
 
 /// JavaScript words that are keywords in some positions and plain names in others.
@@ -67,17 +104,22 @@ pub fn free_names(source: &str) -> Vec<FreeName> {
         .filter_map(|at| reader.word(at))
         .collect();
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut free = Vec::new();
+    let mut free: Vec<FreeName> = Vec::new();
     for at in (0..tokens.len()).filter(|at| !members.contains(at) && reader.is_reference(*at)) {
         let Some(name) = reader.word(at) else { continue };
-        if declared.contains(name) || asked.contains(name) || found.insert(name, at).is_some() {
+        if declared.contains(name) || asked.contains(name) {
             continue;
         }
-        free.push(FreeName {
-            name: name.to_owned(),
-            at: tokens[at].at.clone(),
-            is_assigned: reader.is_assigned(at),
+        let place = *found.entry(name).or_insert_with(|| {
+            free.push(FreeName {
+                name: name.to_owned(),
+                at: tokens[at].at.clone(),
+                is_assigned: reader.is_assigned(at),
+                members: Vec::new(),
+            });
+            free.len() - 1
         });
+        free[place].members.extend(Member::after(source, tokens[at].at.end));
     }
     free
 }
@@ -264,6 +306,19 @@ mod tests {
 
     fn free(source: &str) -> Vec<String> {
         free_names(source).into_iter().map(|free| free.name).collect()
+    }
+
+    #[test]
+    fn members_are_found_at_every_occurrence() {
+        let source = r#"nodes.a.text + nodes?.b + nodes['c d']["e"] + nodes.f.g() + nodes[h] + 'nodes.i' + x.nodes.j"#;
+        let names = free_names(source);
+        let members = names.iter().find(|free| free.name == "nodes").map(|free| &free.members);
+        let read: Vec<_> = members.into_iter().flatten().collect();
+        let read = read
+            .iter()
+            .map(|one| (&source[one.at.clone()], one.field.clone().map(|field| &source[field])));
+        let expected = [("a", Some("text")), ("b", None), ("c d", Some("e")), ("f", None)];
+        assert_eq!(read.collect::<Vec<_>>(), expected);
     }
 
     #[test]

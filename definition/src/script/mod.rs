@@ -16,7 +16,9 @@
 //! Not here: JavaScript and Handlebars, which are in the embedding layer.
 
 mod absent;
+mod agent_options;
 mod free_names;
+mod meta;
 mod names;
 mod path;
 pub mod place;
@@ -28,7 +30,9 @@ mod tokens;
 pub use crate::error::ScriptFault;
 pub use crate::value::{MAX_LEVELS, MAX_TEXT};
 pub use absent::instead_of;
-pub use free_names::{FreeName, free_names};
+pub use agent_options::{AGENT_OPTIONS, unknown_agent_option};
+pub use free_names::{FreeName, Member, free_names};
+pub use meta::{HOST_NAMES, MetaFault, read_meta, script_body};
 pub use names::{JS_GLOBALS, Names, Used, is_reserved};
 pub use path::{Path, Step};
 pub use plain::Plain;

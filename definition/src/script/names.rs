@@ -237,7 +237,7 @@ impl Used {
 }
 
 /// Returns the member directly after an object's name: `.x`, `?.x`, `["x"]`, `['x']`. Any other access may be to any member.
-fn member_after(text: &str) -> Option<&str> {
+pub(super) fn member_after(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('[') {
         let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''))?;
         let (name, end) = quoted[1..].split_once(quote)?;

@@ -7,10 +7,13 @@
 //!
 //! Not here: rules that need more than one part of a definition ([`crate::graph`]).
 
+mod advice;
 mod fork;
 mod nearest;
 mod node;
 mod read;
+mod script;
+mod skills;
 mod trigger;
 mod workflow;
 
@@ -29,6 +32,8 @@ use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
+pub use script::script_files;
+pub use skills::skill_folders;
 
 /// Key under which a file names its JSON Schema, for editors.
 pub(super) const SCHEMA_FIELD: &str = "$schema";
@@ -72,7 +77,7 @@ impl Loaded {
 }
 
 /// Reads a text: one workflow, one trigger, a list of workflows, or a bundle `{workflows[], triggers[], profiles[]}`. An object
-/// may name its JSON Schema as `$schema`.
+/// may name its JSON Schema as `$schema`. A file whose name ends with `.js` is a script workflow.
 ///
 /// ```
 /// use pirn_definition::definition::{SourceFile, load};
@@ -89,6 +94,10 @@ pub fn load(file: &SourceFile) -> Loaded {
         out: Loaded::default(),
         reported: BTreeSet::new(),
     };
+    if script::is_script(&file.name) {
+        script::load(&mut loader, file);
+        return loader.out;
+    }
     match parse(&file.text) {
         Ok(Parsed { root, duplicates }) => {
             for DuplicateKey { key, first, other } in duplicates.into_iter().take(MAX_FAULTS + 1) {
@@ -100,7 +109,13 @@ pub fn load(file: &SourceFile) -> Loaded {
         }
         Err(error) => {
             let fault = loader.source.fault(error.code, error.span, error.span, error.message);
-            loader.out.faults.push(fault);
+            let advice = Some(error.code)
+                .filter(|code| *code == FaultCode::InvalidJson)
+                .and_then(|_| advice::of_text(&file.name, &file.text));
+            loader.out.faults.push(match advice {
+                Some(advice) => fault.with_help(advice),
+                None => fault,
+            });
         }
     }
     let by_place = |fault: &Fault| fault.position.map(|position| position.offset);

@@ -4,6 +4,8 @@
 const LONGEST: usize = 64;
 /// Minimum length of a prefix that counts as its word: `target` for `targetNodeId`.
 const SHORTEST_BEGINNING: usize = 4;
+/// Minimum length of a suffix that counts as its word: `attempts` for `maxAttempts`.
+const SHORTEST_END: usize = 6;
 
 /// Returns the candidate with the least edit distance, if it is similar enough.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -18,8 +20,11 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
             let begins = folded.len() >= SHORTEST_BEGINNING && other.starts_with(&folded);
             // at least as many edits as the lengths differ by
             let at_least = folded.len().abs_diff(other.len());
+            let ends = folded.len() >= SHORTEST_END && other.ends_with(&folded);
             let edits = if begins {
                 1
+            } else if ends {
+                at_least.min(2)
             } else if at_least > allowed {
                 at_least
             } else {
@@ -28,7 +33,8 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
             (edits, candidate)
         })
         .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
+        // Of equally near candidates, one of the word's own length is more likely than a shorter or longer one.
+        .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(word.len())))
         .map(|(_, candidate)| candidate)
 }
 
@@ -69,6 +75,9 @@ mod tests {
         assert_eq!(nearest("expresion", known.into_iter()), Some("expression"));
         assert_eq!(nearest("conditoin", known.into_iter()), Some("condition"));
         assert_eq!(nearest("fork_path_ids", known.into_iter()), Some("forkPathIds"));
+        assert_eq!(nearest("itemz", ["item", "items"].into_iter()), Some("items"));
+        let fields = ["maxAttempts", "initialDelayMs"];
+        assert_eq!(nearest("attempts", fields.into_iter()), Some("maxAttempts"));
     }
 
     #[test]

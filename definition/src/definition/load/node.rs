@@ -12,7 +12,7 @@ use crate::definition::origin::LoadGaps;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, InDoubt, JoinConfig, JoinStrategy,
     LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
-    RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, WaitConfig,
+    RouteConfig, ScriptConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, WaitConfig,
 };
 
 /// Converts a node's type to upper case, and moves its config to `config`.
@@ -139,6 +139,7 @@ fn read_config(
         "VARIABLE" => loader.read::<VariableConfig>(config, parents).map(NodeConfig::Variable),
         "LLM" => loader.read::<LlmConfig>(config, parents).map(NodeConfig::Llm),
         "CODE" => loader.read::<CodeConfig>(config, parents).map(NodeConfig::Code),
+        "SCRIPT" => loader.read::<ScriptConfig>(config, parents).map(NodeConfig::Script),
         "ROUTE" => loader.read::<RouteConfig>(config, parents).map(NodeConfig::Route),
         "FORK" => loader.read::<ForkConfig>(config, parents).map(NodeConfig::Fork),
         "JOIN" => read_join(loader, config).map(NodeConfig::Join),
@@ -285,7 +286,9 @@ fn placeholder(word: &str) -> Option<NodeConfig> {
         "LOOP_START" => NodeConfig::LoopStart(LoopStartConfig::default()),
         "LOOP_END" => NodeConfig::LoopEnd(LoopEndConfig::default()),
         "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),
-        "CODE" | "JOIN" | "SUBGRAPH" | "MAP" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
+        "CODE" | "SCRIPT" | "JOIN" | "SUBGRAPH" | "MAP" | "CONTEXT_PROCESSOR" => {
+            NodeConfig::Code(CodeConfig::default())
+        }
         _ => return None,
     })
 }

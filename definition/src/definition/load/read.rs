@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned};
 
+use super::advice;
 use super::nearest::nearest;
 use crate::definition::aliases::canonical;
 use crate::definition::fault::{Fault, FaultCode, MAX_FAULTS};
@@ -70,15 +71,15 @@ impl Problem {
             }
         };
         let fault = source.fault(code, self.span, self.shown, message);
-        match &self.mismatch.kind {
-            MismatchKind::UnknownWord(word, known) | MismatchKind::UnknownField(word, known) => {
-                match (nearest(word, known.iter().copied()), &self.mismatch.kind) {
-                    (Some(near), _) => fault.with_help(format!("did you mean `{near}`?")),
-                    (None, MismatchKind::UnknownField(..)) => fault.with_help(known_fields(known)),
-                    (None, _) => fault,
-                }
-            }
-            MismatchKind::Invalid | MismatchKind::Missing(_) | MismatchKind::DuplicateField(_) => fault,
+        let help = match &self.mismatch.kind {
+            MismatchKind::UnknownField(word, known) => Some(field_help(word, known)),
+            MismatchKind::UnknownWord(word, known) => nearest(word, known.iter().copied()).map(meant_help),
+            MismatchKind::Invalid => advice::of_value(&self.mismatch.message),
+            MismatchKind::Missing(_) | MismatchKind::DuplicateField(_) => None,
+        };
+        match help {
+            Some(help) => fault.with_help(help),
+            None => fault,
         }
     }
 
@@ -199,6 +200,19 @@ fn second_name<'a>(object: &'a Tree, kind: &MismatchKind) -> Option<&'a Member> 
         .iter()
         .filter(|member| canonical(&member.key) == *field);
     named.nth(1)
+}
+
+fn meant_help(near: &str) -> String {
+    format!("did you mean `{near}`?")
+}
+
+fn field_help(word: &str, known: &[&str]) -> String {
+    advice::of_field(word, known)
+        .or_else(|| nearest(word, known.iter().copied()).map(meant_help))
+        .unwrap_or_else(|| {
+            let elsewhere = advice::of_node_field(known).unwrap_or_default();
+            format!("{elsewhere}{}", known_fields(known))
+        })
 }
 
 fn known_fields(known: &[&str]) -> String {

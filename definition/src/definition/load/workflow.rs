@@ -5,8 +5,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::Loader;
+use super::advice;
 use super::fork::resolve_forks;
 use super::node::{normalise_node, read_node};
+use super::script::insert_scripts;
+use super::skills::insert_skills;
 use super::trigger::read_trigger;
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
@@ -27,6 +30,8 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     }
     let before = loader.out.faults.len();
     let mut holes = LoadGaps::default();
+    insert_skills(loader, &mut tree);
+    insert_scripts(loader, &mut tree);
 
     let taken = ["nodes", "edges", "variables", "triggers", "config"].map(|key| take_given(&mut tree, key));
     let head = loader.read::<Head>(&mut tree, &[]);
@@ -152,16 +157,31 @@ fn check_list(
     let Some(member) = member else {
         let echo = loader.reported.contains(&(tree.span.start, key));
         if needed && !echo {
-            loader.fault_in(FaultCode::MissingField, tree, format!("`{key}` is missing"));
+            list_fault(
+                loader,
+                FaultCode::MissingField,
+                tree,
+                key,
+                format!("`{key}` is missing"),
+            );
         }
         return None;
     };
     if member.value.as_list().is_none() {
         let message = format!("`{key}`: expected a list, found {}", member.value.kind());
-        loader.fault_in(FaultCode::InvalidValue, &member.value, message);
+        list_fault(loader, FaultCode::InvalidValue, &member.value, key, message);
         return None;
     }
     Some(member)
+}
+
+/// Reports a list that is missing or is no list; the help shows its form.
+fn list_fault(loader: &mut Loader, code: FaultCode, tree: &Tree, key: &str, message: String) {
+    let fault = loader.source.fault_in(code, tree, message);
+    loader.out.faults.push(match advice::of_list(key) {
+        Some(form) => fault.with_help(form),
+        None => fault,
+    });
 }
 
 /// Reads every item. Unreadable items are removed from the list, so that its indices match those of the result.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::definition::{
     ForkStrategy, JoinStrategy, MergeVariables, NodeConfig, NodeDefinition, Reducer, TriggerAction, TriggerDefinition,
-    VariableDefinition, WorkflowDefinition,
+    VariableDefinition, WorkflowDefinition, workflow_of_tool,
 };
 
 pub use dot::dot;
@@ -111,6 +111,12 @@ impl Drawing {
                 let (called, how) = match &node.config {
                     NodeConfig::Subgraph(call) => (&call.subgraph_id, "calls"),
                     NodeConfig::Map(map) => (&map.subgraph_id, "calls for each item"),
+                    NodeConfig::Llm(llm) => {
+                        for called in llm.tools.iter().filter_map(|tool| workflow_of_tool(tool)) {
+                            drawing.link(first + place, starts.get(called), "calls as a tool");
+                        }
+                        continue;
+                    }
                     _ => continue,
                 };
                 drawing.link(first + place, starts.get(called.as_str()), how);
@@ -205,6 +211,7 @@ fn shape(config: &NodeConfig) -> Shape {
         NodeConfig::Variable(_)
         | NodeConfig::Llm(_)
         | NodeConfig::Code(_)
+        | NodeConfig::Script(_)
         | NodeConfig::ContextProcessor(_)
         | NodeConfig::Wait(_)
         | NodeConfig::Tool(_)

@@ -1,0 +1,136 @@
+//! Advice for texts, fields and values that belong to another format, another object or another type.
+
+/// Maximum length of a value that advice repeats.
+const LONGEST: usize = 40;
+
+/// Returns advice for a text that is not JSON, by the format that it probably has.
+pub(super) fn of_text(name: &str, text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim);
+    let Some(first) = lines.find(|line| !line.is_empty() && !line.starts_with('#')) else {
+        return Some("the file has no content; `pirn init FOLDER` writes an example".to_owned());
+    };
+    let key = |sign: char| {
+        let (key, _) = first.split_once(sign)?;
+        let is_word = |part: &str| {
+            !part.is_empty()
+                && part
+                    .chars()
+                    .all(|letter| letter.is_alphanumeric() || "_-.".contains(letter))
+        };
+        Some(is_word(key.trim().trim_matches('"')))
+    };
+    let is_table = first.starts_with('[')
+        && first.ends_with(']')
+        && first
+            .trim_matches(['[', ']'])
+            .starts_with(|letter: char| letter.is_ascii_alphabetic());
+    if is_table || key('=') == Some(true) {
+        return Some(format!(
+            "this is TOML. A config file is passed with --profiles {name}, together with a workflow file, which is JSON"
+        ));
+    }
+    if first == "---" || first.starts_with("- ") || (key(':') == Some(true) && !first.starts_with('"')) {
+        return Some("this is YAML, and a workflow file is JSON: convert it, for example with `yq -o json`".to_owned());
+    }
+    None
+}
+
+/// Returns advice for an unknown field if the suggestion of the most similar name would be wrong.
+pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
+    let has = |name: &str| known.contains(&name);
+    let text = match word {
+        "timeoutMs" if has("timeout") && !has("timeoutMs") => {
+            r#"the limit here is `timeout`, in seconds: 30000 ms are `"timeout": 30`"#
+        }
+        "timeout" if has("timeoutMs") && !has("timeout") => {
+            r#"the limit here is `timeoutMs`, in milliseconds: 30 s are `"timeoutMs": 30000`"#
+        }
+        "source" if has("sourceNodeId") => "did you mean `from`?",
+        "target" if has("targetNodeId") => "did you mean `to`?",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Returns advice for an unknown field of a node: most are fields of the node's type.
+pub(super) fn of_node_field(known: &[&str]) -> Option<&'static str> {
+    let is_node = ["config", "onError", "inDoubt"].iter().all(|name| known.contains(name));
+    is_node
+        .then_some(r#"a field of the node's type belongs into `config`: {"id": ..., "type": ..., "config": {...}}; "#)
+}
+
+/// Returns advice for a value with quotes that its type does not have, or without quotes that it needs.
+pub(super) fn of_value(message: &str) -> Option<String> {
+    let (expected, found) = message.split_once(", found ")?;
+    if let Some(text) = found.strip_prefix("string \"").and_then(|rest| rest.strip_suffix('"')) {
+        let is_plain = matches!(
+            serde_json::from_str(text),
+            Ok(serde_json::Value::Number(_) | serde_json::Value::Bool(_))
+        );
+        return (is_plain && !expected.ends_with("text")).then(|| format!("write it without quotes: {text}"));
+    }
+    let (_, value) = found.split_once('`')?;
+    let value = value.strip_suffix('`').filter(|value| value.len() <= LONGEST)?;
+    expected
+        .ends_with("expected text")
+        .then(|| format!("put it into double quotes: \"{value}\""))
+}
+
+/// Returns the form of a list of a workflow.
+pub(super) fn of_list(key: &str) -> Option<String> {
+    let form = match key {
+        "nodes" => r#"[{"id": "start", "type": "START"}, {"id": "end", "type": "END"}]"#,
+        "edges" => r#"[{"from": "start", "to": "end"}]"#,
+        "variables" => r#"[{"name": "total", "value": 0}]"#,
+        "triggers" => r#"[{"id": "t", "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD"}}]"#,
+        _ => return None,
+    };
+    Some(format!("`\"{key}\": {form}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_another_format_is_recognised() {
+        for (text, format) in [
+            ("", "no content"),
+            ("\n# only a comment\n", "no content"),
+            ("[[profiles]]\nid = 1", "TOML"),
+            ("# x\nid = \"w\"", "TOML"),
+            ("id: w\nnodes:", "YAML"),
+            ("---\nid: w", "YAML"),
+            ("- id: w", "YAML"),
+        ] {
+            let advice = of_text("w.json", text).expect("advice");
+            assert!(advice.contains(format), "{text}: {advice}");
+        }
+        for text in ["{\"id\": 1,}", "[1,", "{'id': 1}", "\"a\": 1", "[{\"id\" 1}]"] {
+            assert_eq!(of_text("w.json", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quotes_are_advised_only_if_they_mend_the_value() {
+        for (message, advice) in [
+            (
+                "expected a number, found string \"30\"",
+                Some("write it without quotes: 30"),
+            ),
+            (
+                "expected a boolean, found string \"true\"",
+                Some("write it without quotes: true"),
+            ),
+            ("expected a number, found string \"many\"", None),
+            (
+                "expected text, found integer `7`",
+                Some("put it into double quotes: \"7\""),
+            ),
+            ("expected a list, found integer `7`", None),
+            ("expected text, found a list", None),
+        ] {
+            assert_eq!(of_value(message).as_deref(), advice, "{message}");
+        }
+    }
+}

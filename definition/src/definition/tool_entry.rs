@@ -1,0 +1,154 @@
+//! Entries of an LLM node's `tools`.
+
+use serde::{Deserialize, Serialize};
+
+use super::dynamic::DynamicConsent;
+
+/// Prefix of a deferred tool in the compiled list of a node's tools. No tool has such a name.
+const DEFERRED: &str = "deferred:";
+
+/// Prefix, in the compiled list, of a workflow that needs consent to each call.
+const ASKS: &str = "ask:";
+
+/// An entry of an LLM node's `tools`: a name, or the beginning of names followed by `*`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "WrittenEntry")]
+pub struct ToolEntry {
+    /// Name of the tool, or the beginning of names followed by `*`.
+    pub name: String,
+    /// True if the model receives only the name, until it has found the tool with `tool_search`.
+    pub deferred: bool,
+    /// Policy before a workflow starts; `None` for other tools: their policy is part of their registration.
+    pub consent: Option<DynamicConsent>,
+}
+
+impl ToolEntry {
+    /// Returns true if a person must approve each call of the workflow.
+    pub fn asks(&self) -> bool {
+        self.consent == Some(DynamicConsent::Ask)
+    }
+
+    /// Splits an entry of the compiled list into the name, and whether a person must approve each call of the workflow.
+    pub fn split_consent(compiled: &str) -> (&str, bool) {
+        match compiled.strip_prefix(ASKS) {
+            Some(name) => (name, true),
+            None => (compiled, false),
+        }
+    }
+
+    /// Returns the entry of the compiled list.
+    pub(crate) fn compiled(&self) -> String {
+        if self.deferred {
+            format!("{DEFERRED}{}", self.name)
+        } else if self.asks() {
+            format!("{ASKS}{}", self.name)
+        } else {
+            self.name.clone()
+        }
+    }
+
+    /// Returns the name in an entry of the compiled list if the tool is deferred.
+    pub fn deferred_name(compiled: &str) -> Option<&str> {
+        compiled.strip_prefix(DEFERRED)
+    }
+
+    /// Returns the name in an entry of the compiled list, deferred or not.
+    pub fn name_in(compiled: &str) -> &str {
+        Self::deferred_name(compiled).unwrap_or(compiled)
+    }
+
+    /// Returns true if a name in `tools`, or the beginning of names followed by `*`, includes this tool.
+    pub fn includes(listed: &str, name: &str) -> bool {
+        listed
+            .strip_suffix('*')
+            .map_or(listed == name, |beginning| name.starts_with(beginning))
+    }
+}
+
+impl From<String> for ToolEntry {
+    fn from(name: String) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+}
+
+impl std::ops::Deref for ToolEntry {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The forms of an entry in a file.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum WrittenEntry {
+    /// Name of the tool, or the beginning of names followed by `*`.
+    Name(String),
+    /// A tool with settings.
+    Settings(ToolSettings),
+}
+
+/// A tool with settings.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ToolSettings {
+    /// Name of the tool, or the beginning of names followed by `*`.
+    name: String,
+    /// True to send the model only the name, until it has found the tool with `tool_search`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deferred: bool,
+    /// Policy before a workflow starts that the model calls as a tool (default `auto`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    consent: Option<DynamicConsent>,
+}
+
+impl From<ToolSettings> for ToolEntry {
+    fn from(settings: ToolSettings) -> Self {
+        let ToolSettings {
+            name,
+            deferred,
+            consent,
+        } = settings;
+        Self {
+            name,
+            deferred,
+            consent,
+        }
+    }
+}
+
+impl From<ToolEntry> for WrittenEntry {
+    fn from(entry: ToolEntry) -> Self {
+        let ToolEntry {
+            name,
+            deferred,
+            consent,
+        } = entry;
+        if deferred || consent.is_some() {
+            Self::Settings(ToolSettings {
+                name,
+                deferred,
+                consent,
+            })
+        } else {
+            Self::Name(name)
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for ToolEntry {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ToolEntry".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        WrittenEntry::json_schema(generator)
+    }
+}
