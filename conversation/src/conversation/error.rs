@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Reason of a rejection, by what the caller can do about it. A rejected call changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConversationError {
     /// A batch must start between the current boundary and the history's length.
     InvalidBoundary {

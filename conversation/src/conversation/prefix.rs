@@ -34,7 +34,7 @@ pub struct RequestPrefix {
 }
 
 /// Cause of the first difference from the previous request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PrefixBreak {
     /// The profile changed. Another model may receive the request.

@@ -113,7 +113,7 @@ const ONE: f64 = 1e12;
 
 impl Cost {
     /// Adds two amounts. If their currencies differ, the result is 0 in [`Currency::NONE`], to which every further sum evaluates.
-    fn plus(self, other: Cost) -> Cost {
+    pub(crate) fn plus(self, other: Cost) -> Cost {
         // There are no exchange rates.
         if self.currency != other.currency {
             return Cost {
@@ -124,6 +124,15 @@ impl Cost {
         Cost {
             pico: self.pico.saturating_add(other.pico),
             currency: self.currency,
+        }
+    }
+
+    /// Returns the amount for `count` items of this cost.
+    #[must_use]
+    pub fn times(self, count: u64) -> Cost {
+        Cost {
+            pico: self.pico.saturating_mul(count),
+            ..self
         }
     }
 

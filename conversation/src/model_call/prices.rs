@@ -33,6 +33,16 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// Returns the extra cost of an input token that is not read from the cache: 0 if cached tokens cost as much.
+    pub fn premium(&self) -> Cost {
+        let Price(input) = self.input;
+        let Price(cached) = self.cached_read.unwrap_or(self.input);
+        Cost {
+            pico: input.saturating_sub(cached),
+            currency: self.currency,
+        }
+    }
+
     /// Returns the cost of these tokens.
     pub fn of(&self, spent: &TokenUsage) -> Cost {
         let Price(input) = self.input;

@@ -7,6 +7,7 @@ use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
 use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
+use super::facts::FactKind;
 
 /// Input of a compression. The current batch of `markMap`, which refers to `messages`, is compressed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,7 +64,7 @@ pub struct CompressionStats {
     pub facts: Option<FactStats>,
 }
 
-/// Facts of the summarized messages that are still visible.
+/// Facts of the summarized messages that are still visible. The messages of earlier compressions are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FactStats {
@@ -75,6 +76,48 @@ pub struct FactStats {
     pub verbatim: u64,
     /// False if the share `keepFacts` was not reached because no other message fits.
     pub is_met: bool,
+    /// Numbers of facts by kind.
+    pub kinds: FactKinds,
+}
+
+/// Numbers of facts by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FactKinds {
+    /// Amounts and counts.
+    pub number: KeptFacts,
+    /// Dates and times.
+    pub date: KeptFacts,
+    /// Words of letters and digits.
+    pub id: KeptFacts,
+    /// Capitalized words.
+    pub name: KeptFacts,
+    /// Negated words.
+    pub negation: KeptFacts,
+}
+
+/// Number of facts, and of those that are still visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KeptFacts {
+    /// Number of distinct facts.
+    pub total: u64,
+    /// Number of facts in the summary or in a retained message.
+    pub kept: u64,
+}
+
+impl FactKinds {
+    pub(super) fn count(&mut self, kind: FactKind, is_kept: bool) {
+        let of = match kind {
+            FactKind::Number => &mut self.number,
+            FactKind::Date => &mut self.date,
+            FactKind::Id => &mut self.id,
+            FactKind::Name => &mut self.name,
+            FactKind::Negation => &mut self.negation,
+        };
+        of.total += 1;
+        of.kept += u64::from(is_kept);
+    }
 }
 
 /// Returns the tokens of messages.

@@ -11,6 +11,7 @@
 //! Not here: calls of a model that summarizes: a triggered sub-workflow makes them.
 
 mod accept;
+mod checklist;
 mod context;
 mod facts;
 mod keep;
@@ -25,12 +26,16 @@ mod window;
 use std::sync::Arc;
 
 use pirn_definition::message::{Message, Role};
+use serde::{Deserialize, Serialize};
 
 pub use accept::{Accepted, accept_result, replacement};
-pub use context::{CompressionContext, CompressionResult, CompressionStats, FactStats};
+pub use checklist::{Checklist, JudgedStatement, Section, Statement, judge_statements};
+pub use context::{CompressionContext, CompressionResult, CompressionStats, FactKinds, FactStats, KeptFacts};
 pub use facts::{Fact, FactKind, JudgedFact, facts_of, judge};
 pub use parameters::{InvalidParameter, ParameterKind};
-pub use summary::{SummaryPlan, finish_summary, is_summary, plan_summary};
+pub use summary::{
+    Summarized, SummaryPlan, finish_summary, finish_with_checklist, is_summary, missing_statements, plan_summary,
+};
 pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 
@@ -41,9 +46,22 @@ use super::{ConversationError, Tokenizer, message_cost};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compression {
     /// Final result; `stats` show whether anything changed.
-    Done(CompressionResult),
-    /// `summarize` needs a summary: pass it to [`finish_summary`].
+    Done(Box<CompressionResult>),
+    /// `summarize` needs a summary: pass it to [`finish_with_checklist`].
     Summarize(Box<SummaryPlan>),
+}
+
+/// Use of a profile's model for summaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SummaryUse {
+    /// The model summarizes its conversations.
+    #[default]
+    Always,
+    /// An offline model, which summarizes only if `profileId` names its profile.
+    IfNamed,
+    /// An offline model: its summaries lose more than a checklist.
+    Never,
 }
 
 /// Reason that a compression could not start.
@@ -96,15 +114,26 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
         }
         Some("summarize") => {
             let keep_recent = parameters::keep_recent(parameters)?;
-            // Only checked here: `finish_summary`, which uses the value, cannot return an error.
+            // Only checked here: `finish_with_checklist`, which uses the values, cannot return an error.
             parameters::keep_facts(parameters)?;
+            parameters::checklist(parameters)?;
             return Ok(
                 match plan_summary(context, keep_recent).map_err(CompressionError::Conversation)? {
                     // Checked before the model is called: its summary could not pay either.
                     Some(plan) if plan.may_pay(tokenizer) => Compression::Summarize(Box::new(plan)),
-                    Some(_) | None => Compression::Done(context.unchanged(visible.len())),
+                    Some(_) | None => Compression::Done(Box::new(context.unchanged(visible.len()))),
                 },
             );
+        }
+        Some("checklist") => {
+            let keep_recent = parameters::keep_recent(parameters)?;
+            parameters::checklist(parameters)?;
+            parameters::keep_facts(parameters)?;
+            let plan = plan_summary(context, keep_recent).map_err(CompressionError::Conversation)?;
+            return Ok(Compression::Done(Box::new(match plan {
+                Some(plan) => finish_with_checklist(&plan, None, tokenizer).result,
+                None => context.unchanged(visible.len()),
+            })));
         }
         Some("clear_tool_results") => {
             // The strategy replaces contents and removes no message.
@@ -114,7 +143,7 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
         // Not an error: an unknown strategy is defined as a no-op.
         Some(_) | None => visible.to_vec(),
     };
-    Ok(Compression::Done(context.result(kept, by, tokenizer)))
+    Ok(Compression::Done(Box::new(context.result(kept, by, tokenizer))))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

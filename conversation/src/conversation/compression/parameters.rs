@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::CompressionError;
+use super::checklist::{Budget, Limits, Section};
 
 const COUNT: &[&str] = &["count", "keepCount", "recentCount", "keepRecent", "lastN", "n"];
 const MAX_TOKENS: &[&str] = &["maxTokens", "tokenBudget"];
@@ -28,6 +29,10 @@ pub enum ParameterKind {
     Names,
     /// A number from 0 to 1.
     Share,
+    /// A number of tokens above 1, or a share above 0 and up to 1.
+    Budget,
+    /// An object of sections with shares, whose sum is at most 1.
+    Floors,
 }
 
 impl fmt::Display for InvalidParameter {
@@ -36,6 +41,10 @@ impl fmt::Display for InvalidParameter {
             ParameterKind::Whole => "a whole number, zero or more",
             ParameterKind::Names => "a list of names",
             ParameterKind::Share => "a number from 0 to 1",
+            ParameterKind::Budget => "a whole number of tokens, or a share above 0 and up to 1",
+            ParameterKind::Floors => {
+                "an object of sections (such as `facts`) with shares from 0 to 1, in sum at most 1"
+            }
         };
         write!(f, "`{}` must be {kind}", self.name)
     }
@@ -102,6 +111,40 @@ pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>,
             Some(_) | None => Err(invalid("keepFacts", ParameterKind::Share)),
         },
     }
+}
+
+/// Parses `budget` (default 0.2) and `floors` of `checklist`.
+pub(super) fn checklist(parameters: &Map<String, Value>) -> Result<Limits, CompressionError> {
+    let mut limits = Limits::DEFAULT;
+    match parameters.get("budget") {
+        None | Some(Value::Null) => {}
+        Some(value) => {
+            let tokens = value.as_u64().filter(|tokens| *tokens > 1).map(Budget::Tokens);
+            let share = value
+                .as_f64()
+                .filter(|share| *share > 0.0 && *share <= 1.0)
+                .map(Budget::Share);
+            limits.budget = tokens
+                .or(share)
+                .ok_or_else(|| invalid("budget", ParameterKind::Budget))?;
+        }
+    }
+    match parameters.get("floors") {
+        None | Some(Value::Null) => {}
+        Some(floors) => {
+            let wrong = || invalid("floors", ParameterKind::Floors);
+            for (name, share) in floors.as_object().ok_or_else(wrong)? {
+                let section = Section::named(name).ok_or_else(wrong)?;
+                let share = share.as_f64().filter(|share| (0.0..=1.0).contains(share));
+                limits.floors[section as usize] = share.ok_or_else(wrong)?;
+            }
+            // The sum may exceed 1 by an error of rounding only.
+            if limits.floors.iter().sum::<f64>() > 1.0 + 1e-9 {
+                return Err(wrong());
+            }
+        }
+    }
+    Ok(limits)
 }
 
 /// Parses the limits of `sliding_window`. `keepHead` counts messages after the system ones; `true` means 1.

@@ -6,17 +6,22 @@ use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::super::{ConversationError, Tokenizer};
-use super::context::{CompressionContext, CompressionResult, SizeCriterion, cost};
+use super::super::{ConversationError, Tokenizer, message_cost};
+use super::checklist::{CHECKLIST, Checklist, Collected, Limits, Size, collected, instructions, rendered};
+use super::context::{CompressionContext, CompressionResult, FactStats, SizeCriterion, cost};
+use super::facts::KnownFacts;
 use super::keep::system_and_recent;
 use super::parameters;
 use super::verbatim::Verbatim;
 
-/// Metadata key that marks a summary: `{ids[], count, batch, verbatim?}` of the summarized messages.
+/// Metadata key that marks a summary: `{ids[], count, batch, verbatim?, facts?}` of the summarized messages.
 const SUMMARY_OF: &str = "summaryOf";
 
 /// Field with the number of messages retained for their facts. They follow the summary directly.
 const VERBATIM: &str = "verbatim";
+
+/// Field with the figures of the facts.
+const FACTS: &str = "facts";
 
 /// Messages to summarize, and messages to retain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,14 +121,16 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
     // Without `keepFacts` no facts are extracted, which would read all messages.
     let Some(floor) = floor else {
         let stays = vec![false; plan.to_summarize.len()];
-        let shown = plan.shown(text, &stays);
+        let shown = plan.shown(text, &stays, (None, None));
         return plan.context.result(shown, SizeCriterion::Messages, tokenizer);
     };
-    let mut verbatim = Verbatim::new(&plan.to_summarize, text, tokenizer);
+    let mut verbatim = Verbatim::new(&plan.to_summarize, |_| false, &KnownFacts::new(), text, tokenizer);
     verbatim.fill(floor);
-    let mut result = plan
-        .context
-        .result(plan.shown(text, &verbatim.stays), SizeCriterion::Messages, tokenizer);
+    let mut result = plan.context.result(
+        plan.shown(text, &verbatim.stays, (None, None)),
+        SizeCriterion::Messages,
+        tokenizer,
+    );
     // An unchanged result contains no summary to which the figures would apply.
     if result.stats.tokens_saved > 0 {
         result.stats.facts = Some(verbatim.facts(floor));
@@ -131,12 +138,119 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
     result
 }
 
+/// Result of a summary with a checklist.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summarized {
+    /// Result of the compression.
+    pub result: CompressionResult,
+    /// Sentences of the model's summary that are worded as instructions and are not in the user's messages.
+    pub instructions: Vec<String>,
+}
+
+/// Applies a checklist of the messages as the summary, followed by the quotation of a model's summary if there is one. Without one, the
+/// quotation of the last compression is retained.
+///
+/// `keepFacts` has the effect that [`finish_summary`] describes.
+pub fn finish_with_checklist(plan: &SummaryPlan, text: Option<&str>, tokenizer: &dyn Tokenizer) -> Summarized {
+    let (limits, floor) = plan.parameters();
+    let text = text.map(str::trim).filter(|text| !text.is_empty());
+    let (mut list, content) = plan.checklist(&limits, text, tokenizer);
+    let mut stays = vec![false; plan.to_summarize.len()];
+    let mut facts = None;
+    if let Some(floor) = floor {
+        let mut verbatim = Verbatim::new(&plan.to_summarize, is_summary, &list.facts, &content, tokenizer);
+        verbatim.fill(floor);
+        facts = Some(verbatim.facts(floor));
+        list.facts = verbatim.known();
+        stays = verbatim.stays;
+    }
+    let shown = plan.shown(&content, &stays, (Some(&list), facts.as_ref()));
+    let mut result = plan.context.result(shown, SizeCriterion::Messages, tokenizer);
+    // An unchanged result contains no summary to which the figures would apply.
+    if result.stats.tokens_saved > 0 {
+        result.stats.facts = facts;
+    }
+    let instructions = match &list.summary {
+        Some(summary) if text.is_some() => instructions(summary, &list.statements),
+        Some(_) | None => Vec::new(),
+    };
+    Summarized { result, instructions }
+}
+
+/// Returns sentences with facts that a summary with this text of a model lacks, in order; none if it has the share `keepFacts`.
+pub fn missing_statements(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> Vec<String> {
+    let (limits, Some(floor)) = plan.parameters() else {
+        return Vec::new();
+    };
+    let (list, content) = plan.checklist(&limits, Some(text), tokenizer);
+    Verbatim::new(&plan.to_summarize, is_summary, &list.facts, &content, tokenizer).missing(floor)
+}
+
 impl SummaryPlan {
+    /// Returns the limits of the checklist, and the share `keepFacts`.
+    fn parameters(&self) -> (Limits, Option<f64>) {
+        let config = self.context.compression_config.as_ref();
+        let none = Map::new();
+        let parameters = config.map_or(&none, |config| &config.parameters);
+        // Both are validated when the summary is planned.
+        let limits = parameters::checklist(parameters).unwrap_or(Limits::DEFAULT);
+        (limits, parameters::keep_facts(parameters).ok().flatten())
+    }
+
+    /// Returns the checklist of the messages to summarize, with the summary of a model, and its text.
+    fn checklist(&self, limits: &Limits, summary: Option<&str>, tokenizer: &dyn Tokenizer) -> (Checklist, String) {
+        let batch = self.context.mark_map.current_batch;
+        let named = self.to_summarize.iter().zip(&self.places);
+        let mut list = collected(named.map(|(message, place)| Collected {
+            message,
+            id: id_of(message, batch, *place),
+            is_summary: is_summary(message),
+        }));
+        if let Some(summary) = summary {
+            // The model has read the earlier one, which the new one replaces.
+            list.summary = Some(summary.to_owned());
+        }
+        let mut count = 0_u64;
+        let mut size = Size {
+            visible: cost(&self.system, tokenizer).saturating_add(cost(&self.kept, tokenizer)),
+            limit: self.context.token_limit,
+            summaries: 0,
+            messages: 0,
+        };
+        for message in &self.to_summarize {
+            let tokens = message_cost(message, tokenizer);
+            let earlier = summary_of(message);
+            count = count.saturating_add(earlier.map_or(1, replaced));
+            let part = if earlier.is_some() {
+                &mut size.summaries
+            } else {
+                &mut size.messages
+            };
+            *part = part.saturating_add(tokens);
+            size.visible = size.visible.saturating_add(tokens);
+        }
+        let text = rendered(&mut list, limits, &size, count, tokenizer);
+        (list, text)
+    }
+
     /// Returns the messages with the summary: system messages, summary, then the retained ones in order.
-    fn shown(&self, text: &str, stays: &[bool]) -> Vec<Arc<Message>> {
+    fn shown(
+        &self,
+        text: &str,
+        stays: &[bool],
+        (list, facts): (Option<&Checklist>, Option<&FactStats>),
+    ) -> Vec<Arc<Message>> {
         // Of the user: an assistant's message without calls would end a turn, and a system message is never summarized again.
         let mut summary = Message::new(Role::User, text);
-        summary.metadata = Some(stands_for(self, stays));
+        let mut metadata = stands_for(self, stays);
+        if let (Some(facts), Some(summary)) = (facts, metadata.get_mut(SUMMARY_OF)) {
+            // The report has the figures of each compression, even if no event is subscribed to.
+            summary[FACTS] = json!(facts);
+        }
+        if let Some(list) = list {
+            metadata.insert(CHECKLIST.to_owned(), json!(list));
+        }
+        summary.metadata = Some(metadata);
         let verbatim = self.places.iter().zip(&self.to_summarize).zip(stays);
         let verbatim = verbatim.filter(|(_, stays)| **stays).map(|(message, _)| message);
         let mut beside: Vec<_> = verbatim.chain(self.kept_places.iter().zip(&self.kept)).collect();
@@ -167,15 +281,11 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
                     .flatten()
                     .cloned(),
             );
-            // A summary without a count, which another tool wrote, replaces at least one message.
-            count = count.saturating_add(earlier.get("count").and_then(Value::as_u64).unwrap_or(1));
+            count = count.saturating_add(replaced(earlier));
             continue;
         }
         count = count.saturating_add(1);
-        ids.push(match &message.id {
-            Some(id) => json!(id),
-            None => json!(format!("{batch}:{place}")),
-        });
+        ids.push(json!(id_of(message, batch, *place)));
     }
     let mut summary = json!({"ids": ids, "count": count, "batch": batch});
     let verbatim = stays.iter().filter(|stays| **stays).count();
@@ -186,6 +296,17 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert(SUMMARY_OF.to_owned(), summary);
     metadata
+}
+
+/// Returns the id of a message; of one without an id, its batch and position.
+fn id_of(message: &Message, batch: u64, place: usize) -> String {
+    message.id.clone().unwrap_or_else(|| format!("{batch}:{place}"))
+}
+
+/// Returns the number of messages that a summary replaces.
+fn replaced(summary: &Map<String, Value>) -> u64 {
+    // A summary without a count, which another tool wrote, replaces at least one message.
+    summary.get("count").and_then(Value::as_u64).unwrap_or(1)
 }
 
 /// Returns true if the message is a summary.

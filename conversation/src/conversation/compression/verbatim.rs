@@ -1,14 +1,23 @@
 //! `keepFacts`: retains messages verbatim whose facts a summary lacks.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use pirn_definition::message::Message;
 
+use super::super::extractive::each_sentence;
 use super::super::{MESSAGE_OVERHEAD, Tokenizer, message_cost};
-use super::context::FactStats;
-use super::facts::{JudgedFact, judge};
+use super::context::{FactKinds, FactStats};
+use super::facts::{Fact, JudgedFact, KnownFacts, facts_of, judge_with};
 use super::window::units;
+
+/// Maximum number of facts that a record retains for later compressions.
+const MOST_FACTS: usize = 4_000;
+/// Maximum number of missing sentences.
+const MOST_MISSING: usize = 40;
+/// Maximum length of a missing sentence in bytes. Longer ones are data.
+const MOST_BYTES: usize = 500;
 
 /// Messages to summarize, with those retained so far.
 pub(super) struct Verbatim<'a> {
@@ -22,9 +31,18 @@ pub(super) struct Verbatim<'a> {
 }
 
 impl<'a> Verbatim<'a> {
-    pub(super) fn new(messages: &'a [Arc<Message>], summary: &str, tokenizer: &dyn Tokenizer) -> Self {
+    /// `known` has the facts of messages that earlier compressions have replaced. Facts of messages for which `is_derived` is true are
+    /// ignored.
+    pub(super) fn new(
+        messages: &'a [Arc<Message>],
+        is_derived: impl Fn(&Message) -> bool,
+        known: &KnownFacts,
+        summary: &str,
+        tokenizer: &dyn Tokenizer,
+    ) -> Self {
+        let originals = messages.iter().enumerate().filter(|(_, message)| !is_derived(message));
         // Once: reading all texts again for each candidate would be quadratic.
-        let facts = judge(messages, summary);
+        let facts = judge_with(originals.map(|(place, message)| (place, &**message)), known, summary);
         // The reverse index of `JudgedFact::messages`, so that a message finds its facts without a search.
         let mut facts_at = vec![Vec::new(); messages.len()];
         for (number, fact) in facts.iter().enumerate() {
@@ -91,13 +109,60 @@ impl<'a> Verbatim<'a> {
         kept as f64 >= floor * self.facts.len() as f64
     }
 
+    /// Returns the facts of all rounds.
+    pub(super) fn known(&self) -> KnownFacts {
+        let mut known = KnownFacts::new();
+        for judged in self.facts.iter().take(MOST_FACTS) {
+            let of_kind = known.entry(judged.fact.kind).or_default();
+            of_kind.insert(judged.fact.text.clone());
+        }
+        known
+    }
+
+    /// Returns the sentences with facts that neither the summary nor a retained message contains, in order; none if the floor is met.
+    pub(super) fn missing(&self, floor: f64) -> Vec<String> {
+        if self.is_met(self.kept(), floor) {
+            return Vec::new();
+        }
+        let lost: BTreeSet<&Fact> = (self.facts.iter())
+            .filter(|fact| !fact.kept)
+            .map(|judged| &judged.fact)
+            .collect();
+        let mut missing = Vec::new();
+        for (place, message) in self.messages.iter().enumerate().rev() {
+            let facts = &self.facts_at[place];
+            if self.stays[place] || !facts.iter().any(|number| !self.facts[*number].kept) {
+                continue;
+            }
+            let mut of_message = Vec::new();
+            for sentence in each_sentence(&message.content) {
+                if sentence.len() <= MOST_BYTES && facts_of(sentence).iter().any(|fact| lost.contains(fact)) {
+                    of_message.push(sentence.to_owned());
+                }
+            }
+            missing.extend(of_message.into_iter().rev());
+            if missing.len() >= MOST_MISSING {
+                // Bounded, because the sentences are part of a request. The newest ones are retained.
+                missing.truncate(MOST_MISSING);
+                break;
+            }
+        }
+        missing.reverse();
+        missing
+    }
+
     pub(super) fn facts(&self, floor: f64) -> FactStats {
         let kept = self.kept();
+        let mut kinds = FactKinds::default();
+        for judged in &self.facts {
+            kinds.count(judged.fact.kind, judged.kept);
+        }
         FactStats {
             total: self.facts.len() as u64,
             kept: kept as u64,
             verbatim: self.stays.iter().filter(|stays| **stays).count() as u64,
             is_met: self.is_met(kept, floor),
+            kinds,
         }
     }
 }

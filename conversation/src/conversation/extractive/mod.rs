@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use self::rank::ranked;
 use self::sentences::{Sentence, sentences};
+pub(super) use self::sentences::{each_sentence, is_data, sentence_end};
 use super::{Estimator, Tokenizer};
 
 /// Maximum length of a summary.

@@ -12,6 +12,17 @@ pub(super) struct Sentence<'t> {
     pub(super) of: usize,
 }
 
+/// Returns the sentences of a text in order, without the spaces around them.
+pub(in super::super) fn each_sentence(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    // Ends, because `sentence_end` is positive for a text that is not empty.
+    std::iter::from_fn(move || {
+        let (sentence, after) = (!rest.is_empty()).then(|| rest.split_at(sentence_end(rest)))?;
+        rest = after;
+        Some(sentence.trim())
+    })
+}
+
 /// Returns the sentences of all texts in order, at most [`MOST_SENTENCES`]; paragraphs are separate texts. Data that is not prose
 /// (records, logs, calls) is omitted, unless the texts contain nothing but data.
 pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sentence<'t>> {
@@ -19,17 +30,9 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
     // A summary starts a new line for each paragraph, not only for each text.
     let paragraphs = texts.into_iter().flat_map(|text| text.split("\n\n"));
     for (of, text) in paragraphs.enumerate() {
-        let mut rest = text;
-        // Ends, because `sentence_end` is positive for a text that is not empty.
-        while !rest.is_empty() {
-            let (sentence, after) = rest.split_at(sentence_end(rest));
-            rest = after;
-            let sentence = sentence.trim();
-            // Lines of marks only have no words to compare.
-            if sentence.contains(char::is_alphanumeric) {
-                all.push(Sentence { text: sentence, of });
-            }
-        }
+        // Lines of marks only have no words to compare.
+        let spoken = each_sentence(text).filter(|sentence| sentence.contains(char::is_alphanumeric));
+        all.extend(spoken.map(|text| Sentence { text, of }));
     }
     // Data alone is still summarized: an empty summary would be of no use.
     if all.iter().any(|sentence| !is_data(sentence.text)) {
@@ -45,7 +48,7 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
 
 /// Returns whether the text contains JSON, or more than a third of it is neither letters nor spaces. Very short texts count as
 /// prose.
-fn is_data(text: &str) -> bool {
+pub(in super::super) fn is_data(text: &str) -> bool {
     // Before the count: JSON with long strings has enough letters to pass as prose.
     if text.contains("{\"") {
         return true;
@@ -60,7 +63,7 @@ fn is_data(text: &str) -> bool {
 
 /// Returns the end of the first sentence of `text`: after its mark and the closing quotes that follow. The result is positive if
 /// `text` is not empty.
-fn sentence_end(text: &str) -> usize {
+pub(in super::super) fn sentence_end(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
     let mut before = ' ';
     let mut word = 0;

@@ -22,7 +22,7 @@ pub(super) fn context(texts: &[&str], strategy: &str, parameters: &Value) -> Com
 
 pub(super) fn done(context: &CompressionContext) -> CompressionResult {
     match compress(context, &Estimator).expect("good parameters") {
-        Compression::Done(result) => result,
+        Compression::Done(result) => *result,
         Compression::Summarize(plan) => finish_summary(&plan, "SUMMARY", &Estimator),
     }
 }

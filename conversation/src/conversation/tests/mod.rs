@@ -15,6 +15,7 @@ mod case_tokens;
 mod growth;
 mod notation;
 mod random_batches;
+mod random_checklists;
 mod random_compressions;
 mod random_facts;
 mod random_histories;

@@ -7,11 +7,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::compression::{
-    Accepted, CompressionContext, CompressionResult, CompressionStats, accept_result, current_turn_start, replacement,
+    Accepted, Compression, CompressionContext, CompressionResult, CompressionStats, accept_result, compress,
+    current_turn_start, finish_with_checklist, replacement,
 };
 use super::super::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
-use super::case_compression::done;
 use super::random_histories::{broken_pairs, histories};
+
+fn done(context: &CompressionContext) -> CompressionResult {
+    match compress(context, &Estimator).expect("good parameters") {
+        Compression::Done(result) => *result,
+        Compression::Summarize(plan) => finish_with_checklist(&plan, Some("SUMMARY. It was long."), &Estimator).result,
+    }
+}
 
 pub(super) fn strategies() -> impl Strategy<Value = Value> {
     let n = || 0_u64..9;
@@ -30,6 +37,10 @@ pub(super) fn strategies() -> impl Strategy<Value = Value> {
         (n(), 0_u64..40).prop_map(
             |(n, least)| json!({"strategy": "clear_tool_results", "parameters": {"keep": n, "minTokens": least, "exclude": ["b"]}})
         ),
+        (n(), 2_u64..60).prop_map(
+            |(n, budget)| json!({"strategy": "checklist", "parameters": {"keepRecent": n, "budget": budget}})
+        ),
+        n().prop_map(|n| json!({"strategy": "checklist", "parameters": {"keepRecent": n, "budget": 0.2}})),
         Just(json!({"strategy": "fold"})),
         Just(json!({})),
     ]
@@ -142,6 +153,10 @@ proptest! {
             prop_assert!(told == always || told.stats.tokens_saved == 0);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1000)))]
 
     #[test]
     fn every_strategy_meets_the_compression_contract(messages in histories(), config in strategies()) {

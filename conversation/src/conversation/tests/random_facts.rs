@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::compression::{
-    Compression, CompressionContext, CompressionResult, FactKind, compress, facts_of, finish_summary, judge,
+    Compression, CompressionContext, CompressionResult, FactKind, compress, facts_of, finish_summary,
+    finish_with_checklist, judge,
 };
 use super::super::{Estimator, message_cost, tool_blocks};
 use super::notation::message;
@@ -62,7 +63,7 @@ fn floored(messages: &[Message], floor: f64, keep: u64) -> CompressionContext {
 
 fn summarized(context: &CompressionContext, text: &str) -> CompressionResult {
     match compress(context, &Estimator).expect("good parameters") {
-        Compression::Done(result) => result,
+        Compression::Done(result) => *result,
         Compression::Summarize(plan) => finish_summary(&plan, text, &Estimator),
     }
 }
@@ -174,5 +175,38 @@ proptest! {
         // A second compression changes nothing.
         let again = summarized(&CompressionContext { messages: result.messages.clone(), ..context }, "something else");
         prop_assert_eq!(&again.messages, &result.messages);
+    }
+
+    /// The oracle judges all hidden messages at once.
+    #[test]
+    fn figures_of_facts_compare_with_the_original_messages_of_all_rounds(
+        rounds in prop::collection::vec((talks(), sentences()), 1..5), keep in 0_u64..3,
+    ) {
+        let mut visible: Vec<Message> = Vec::new();
+        let mut originals: Vec<Message> = Vec::new();
+        for (talk, summary) in rounds {
+            for (message, _) in talk {
+                let message = Message { id: Some(format!("m{}", originals.len())), ..message };
+                originals.push(message.clone());
+                visible.push(message);
+            }
+            let context = floored(&visible, 0.0, keep);
+            let Compression::Summarize(plan) = compress(&context, &Estimator).expect("good parameters") else { continue };
+            let result = finish_with_checklist(&plan, Some(&sentence(&summary).0), &Estimator).result;
+            let Some(stats) = result.stats.facts else { continue };
+            visible = result.messages.iter().map(|one| Message::clone(one)).collect();
+            let replaced: Vec<&Message> = originals.iter().filter(|one| !visible.contains(one)).collect();
+            let judged = judge(&replaced, &visible[0].content);
+            let count = |kind: Option<FactKind>, kept: bool| {
+                let of_kind = judged.iter().filter(|one| kind.is_none_or(|kind| one.fact.kind == kind));
+                of_kind.filter(|one| one.kept || !kept).count() as u64
+            };
+            prop_assert_eq!((stats.total, stats.kept), (count(None, false), count(None, true)));
+            let kinds = stats.kinds;
+            let by_kind = [kinds.number, kinds.date, kinds.id, kinds.name, kinds.negation];
+            for (kind, of) in FactKind::ALL.into_iter().zip(by_kind) {
+                prop_assert_eq!((of.total, of.kept), (count(Some(kind), false), count(Some(kind), true)));
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
-use word::{Word, words};
+pub(super) use word::{Word, words};
 
 /// Kind of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,12 +76,34 @@ pub struct JudgedFact {
 
 /// Returns the facts of `originals`, each once, sorted by kind and word, and whether `summary` contains them.
 pub fn judge<M: AsRef<Message>>(originals: &[M], summary: &str) -> Vec<JudgedFact> {
+    let placed = originals.iter().map(AsRef::as_ref).enumerate();
+    judge_with(placed, &KnownFacts::new(), summary)
+}
+
+/// Facts of messages that earlier compressions have replaced, by kind.
+pub(super) type KnownFacts = BTreeMap<FactKind, BTreeSet<String>>;
+
+/// Judges the facts of messages, with their positions, and the known facts of earlier messages.
+pub(super) fn judge_with<'m>(
+    originals: impl Iterator<Item = (usize, &'m Message)>,
+    known: &KnownFacts,
+    summary: &str,
+) -> Vec<JudgedFact> {
     let said = TextWords::of(summary);
     // Ordered, because the facts are part of a result that must be equal in a replay.
     let mut facts: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
-    for (place, message) in originals.iter().enumerate() {
+    for (kind, texts) in known {
+        for text in texts {
+            let fact = Fact {
+                kind: *kind,
+                text: text.clone(),
+            };
+            facts.insert(fact, Vec::new());
+        }
+    }
+    for (place, message) in originals {
         // `facts_of` returns a set, so that a message is listed once for each of its facts.
-        for fact in facts_of(&text_of(message.as_ref())) {
+        for fact in facts_of(&text_of(message)) {
             facts.entry(fact).or_default().push(place);
         }
     }

@@ -1,20 +1,34 @@
 //! Words of a text, from which facts are made.
 
+use std::sync::LazyLock;
+
 use super::FactKind;
 
-/// Negating words in lower case. Words that end with `n't`, and [`NEGATING_SIGNS`], negate too.
-const NEGATING: &[&str] = &[
-    "cannot", "kein", "keine", "keinem", "keinen", "keiner", "keines", "never", "nicht", "nie", "niemals", "no",
-    "none", "not", "ohne", "pas", "without",
-];
+/// Words of `words.txt`, which lists them by language.
+static LISTED: LazyLock<Listed> = LazyLock::new(|| Listed::read(include_str!("words.txt")));
 
-/// Chinese and Japanese characters that negate the next one. These scripts have no spaces, so that other characters are not words.
-const NEGATING_SIGNS: &[char] = &['不', '没', '無', '无', '未'];
+struct Listed {
+    negating: Vec<&'static str>,
+    /// Characters that negate the next one. Their scripts have no spaces, so that other characters are not words.
+    negating_signs: Vec<char>,
+    /// Words without content: a negation before one refers to the next word.
+    small: Vec<&'static str>,
+}
 
-/// Words without content: a negation before one refers to the next word.
-const SMALL: &[&str] = &[
-    "a", "an", "any", "be", "been", "das", "de", "der", "die", "ein", "eine", "the", "to", "yet",
-];
+impl Listed {
+    fn read(text: &'static str) -> Self {
+        let of = |kind: &str| -> Vec<&'static str> {
+            let lines = text.lines().filter_map(|line| line.split_once(':'));
+            let lines = lines.filter(|(head, _)| head.split(' ').next() == Some(kind));
+            lines.flat_map(|(_, words)| words.split('|').map(str::trim)).collect()
+        };
+        Self {
+            negating: of("negation"),
+            negating_signs: of("sign").iter().flat_map(|sign| sign.chars()).collect(),
+            small: of("small"),
+        }
+    }
+}
 
 /// Characters allowed inside a word.
 const WITHIN: &[char] = &['-', '_', '.', ',', ':', '/', '@', '\'', '’'];
@@ -23,13 +37,15 @@ const WITHIN: &[char] = &['-', '_', '.', ',', ':', '/', '@', '\'', '’'];
 const ENDS: &[char] = &['.', '!', '?', ':', ';', '\n', '。', '！', '？', '"', '“', '(', '[', '{'];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word<'a> {
-    text: &'a str,
+pub(in super::super) struct Word<'a> {
+    pub(in super::super) text: &'a str,
+    /// Byte offset in the text.
+    pub(in super::super) at: usize,
     pub(super) begins_sentence: bool,
 }
 
 /// Splits a text into words: letters and digits, and allowed characters between two of them.
-pub(super) fn words(text: &str) -> Vec<Word<'_>> {
+pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
     // By position, because `goes_on` looks one character ahead.
     let letters: Vec<(usize, char)> = text.char_indices().collect();
     let is_of_word = |at: usize| {
@@ -50,7 +66,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         at += 1;
         if is_sign(letter) {
             // A character is a word if it negates, or follows one that negates it.
-            let is_negation = NEGATING_SIGNS.contains(&letter);
+            let is_negation = LISTED.negating_signs.contains(&letter);
             // These scripts do not separate words, so that other characters would make one huge word.
             if !is_negation && after_negation != Some(from) {
                 continue;
@@ -68,6 +84,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         words.push(Word {
             // Positions are converted to bytes, so that the slice is at character boundaries.
             text: &text[byte_of(from)..byte_of(at)],
+            at: byte_of(from),
             begins_sentence,
         });
         begins_sentence = false;
@@ -82,7 +99,7 @@ fn is_sign(letter: char) -> bool {
 
 impl Word<'_> {
     /// Returns the kind of fact, or `None` for an ordinary word.
-    pub(super) fn kind(&self) -> Option<FactKind> {
+    pub(in super::super) fn kind(&self) -> Option<FactKind> {
         let text = self.text;
         let has_digits = text.contains(char::is_numeric);
         let has_letters = text.contains(char::is_alphabetic);
@@ -106,7 +123,7 @@ impl Word<'_> {
     }
 
     /// Returns the normalized form.
-    pub(super) fn compared(&self) -> String {
+    pub(in super::super) fn compared(&self) -> String {
         let small = self.text.to_lowercase().replace('’', "'");
         if self.kind() == Some(FactKind::Number) {
             return number(&small);
@@ -118,11 +135,13 @@ impl Word<'_> {
     pub(super) fn negates(&self) -> bool {
         let small = self.text.to_lowercase().replace('’', "'");
         // `words` makes such a character a separate word.
-        NEGATING.contains(&&*small) || small.ends_with("n't") || self.text.starts_with(NEGATING_SIGNS)
+        LISTED.negating.contains(&&*small)
+            || small.ends_with("n't")
+            || self.text.starts_with(&LISTED.negating_signs[..])
     }
 
     pub(super) fn is_small(&self) -> bool {
-        SMALL.contains(&&*self.text.to_lowercase())
+        LISTED.small.contains(&&*self.text.to_lowercase())
     }
 }
 

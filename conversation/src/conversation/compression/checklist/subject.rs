@@ -1,0 +1,198 @@
+//! Subject of a statement, by which a newer statement replaces an older one.
+//!
+//! The subject is the words before the first copula or colon (`The budget cap is`), with all ids and names. Two statements have one
+//! subject if these words are equal, and if the words after the copula are equal without the values (numbers, dates, ids, names). If
+//! the newer statement is a correction, the words after the copula may differ. A statement without a copula has no subject, and
+//! replaces only an equal one. In a rule, only numbers and dates are values: two rules about different people are two rules.
+
+use super::super::super::extractive::is_unspaced;
+use super::super::facts::{FactKind, words};
+use super::statements::label;
+use super::words::words_of_languages;
+use super::{Section, Statement};
+
+/// Comparable forms of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// The whole statement in lower case without marks.
+    pub(super) text: String,
+    /// Words before the copula; empty if there is none, or if they identify nothing.
+    pub(super) of: String,
+    /// `of`, and the words after the copula without values.
+    pub(super) form: String,
+    /// True if the statement corrects an earlier one.
+    pub(super) is_correction: bool,
+}
+
+impl Subject {
+    pub(super) fn of(statement: &Statement) -> Self {
+        let known = words_of_languages();
+        let label = label(&statement.text);
+        let is_labelled = matches!(label, Some((Section::Corrections, text)) if !text.is_empty());
+        // The label is not part of the subject: `Correction: the price is 5` corrects `The price is 4`.
+        let said = label.map_or(statement.text.as_str(), |(_, text)| {
+            if text.is_empty() { &statement.text } else { text }
+        });
+        let lower = said.to_lowercase().replace('’', "'");
+        let is_correction = is_labelled || known.hits(&lower).has(Section::Corrections);
+        if said.contains(is_unspaced) {
+            return Self::unspaced(statement.section, lower.trim(), is_correction);
+        }
+        let words = words(said);
+        let (mut of, mut after, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_after = false;
+        let mut end = 0;
+        for word in &words {
+            let compared = word.compared();
+            all.push(compared.clone());
+            let is_colon = said[end..word.at].contains([':', '：', '=']);
+            end = word.at + word.text.len();
+            if !is_after && is_colon && !of.is_empty() {
+                is_after = true;
+            }
+            if is_after {
+                let is_value = match word.kind() {
+                    Some(FactKind::Number | FactKind::Date) => true,
+                    Some(FactKind::Id | FactKind::Name) => statement.section != Section::Rules,
+                    Some(FactKind::Negation) | None => false,
+                };
+                after.push(if is_value { "#".to_owned() } else { compared });
+            } else if known.is_copula(&compared) && !of.is_empty() {
+                is_after = true;
+            } else {
+                of.push(compared);
+            }
+        }
+        let is_known = is_after && !of.iter().all(|word| known.is_pronoun(word));
+        let of = if is_known { content(&of) } else { String::new() };
+        let form = if of.is_empty() {
+            String::new()
+        } else {
+            format!("{of} = {}", after.join(" "))
+        };
+        // A single word may be all that is known of a statement of marks.
+        let text = if all.len() < 2 {
+            lower.trim().to_owned()
+        } else {
+            all.join(" ")
+        };
+        Self {
+            text,
+            of,
+            form,
+            is_correction,
+        }
+    }
+
+    /// Compares a statement in a script without spaces by characters: its words are unknown.
+    fn unspaced(section: Section, lower: &str, is_correction: bool) -> Self {
+        let known = words_of_languages();
+        let copula = lower
+            .char_indices()
+            .find(|(_, c)| known.is_copula(c.encode_utf8(&mut [0; 4])));
+        let (mut of, mut form) = (String::new(), String::new());
+        if let Some((at, copula)) = copula {
+            let subject = lower[..at].trim();
+            if !subject.is_empty() && !known.is_pronoun(subject) {
+                subject.clone_into(&mut of);
+                let is_value = |c: char| c.is_ascii_digit() || c.is_ascii_alphabetic() && section != Section::Rules;
+                form = format!("{of} = ");
+                for c in lower[at + copula.len_utf8()..].chars().filter(|c| !c.is_whitespace()) {
+                    // One sign for each value, whatever its length.
+                    match (is_value(c), form.ends_with('#')) {
+                        (true, true) => {}
+                        (true, false) => form.push('#'),
+                        (false, _) => form.push(c),
+                    }
+                }
+            }
+        }
+        Self {
+            text: lower.to_owned(),
+            of,
+            form,
+            is_correction,
+        }
+    }
+}
+
+/// Joins the words of a subject without articles at its start and adverbs of a correction.
+fn content(words: &[String]) -> String {
+    let known = words_of_languages();
+    let skipped = words
+        .iter()
+        .take_while(|word| known.is_pronoun(word) || known.hits(word).has(Section::Corrections));
+    words[skipped.count()..].join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_definition::message::Role;
+
+    use super::*;
+
+    fn subject(section: Section, text: &str) -> Subject {
+        Subject::of(&Statement {
+            section,
+            text: text.to_owned(),
+            ids: Vec::new(),
+            from: Role::User,
+            is_binding: false,
+            weight: 0,
+        })
+    }
+
+    #[test]
+    fn statements_that_differ_in_their_values_have_one_subject() {
+        for (one, other) in [
+            (
+                "Budget cap is $500 total. Never exceed.",
+                "Budget cap is $800 total. Never exceed.",
+            ),
+            ("FACT: The codename is LANTERN.", "The codename is AURORA."),
+            ("Order AX-1 is 40 EUR.", "order AX-1 is 50 EUR"),
+            ("Shipping date: 2027-01-02", "Shipping date: 2027-02-03"),
+            ("Der Preis ist 40 EUR.", "Der Preis ist 45 EUR."),
+            ("项目预算是 500 元。", "项目预算是 1200 元。"),
+        ] {
+            let (one, other) = (subject(Section::Facts, one), subject(Section::Facts, other));
+            assert!(!one.form.is_empty() && one.form == other.form, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn statements_about_different_things_have_different_subjects() {
+        for (one, other) in [
+            ("Order AX-1 is 40 EUR.", "Order AX-2 is 40 EUR."),
+            ("Order AX-1 is paid.", "Order AX-1 is 40 EUR."),
+            ("Travel budget is $500.", "Project budget is $500."),
+            ("项目预算是 500 元。", "差旅预算是 500 元。"),
+        ] {
+            assert_ne!(
+                subject(Section::Facts, one).form,
+                subject(Section::Facts, other).form,
+                "{one} {other}"
+            );
+        }
+        let rule = |text| subject(Section::Rules, text);
+        assert_ne!(
+            rule("The key is never given to Petra.").form,
+            rule("The key is never given to Anna.").form
+        );
+        assert_eq!(rule("Never ask Petra.").form, "", "no copula");
+        assert_eq!(rule("It is 5.").form, "", "a pronoun identifies nothing");
+    }
+
+    #[test]
+    fn a_correction_has_the_subject_of_the_corrected_statement() {
+        let one = subject(Section::Facts, "The delivery day is Monday.");
+        for text in [
+            "Correction: the delivery day is not yet known.",
+            "Actually the delivery day is Thursday.",
+            "The delivery day is now later.",
+        ] {
+            let other = subject(Section::Corrections, text);
+            assert!(other.is_correction && other.of == one.of, "{one:?} {other:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Words by which statements are recognized, from `words.txt`. No other file of this folder contains words of a language.
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::super::super::extractive::is_unspaced;
+use super::Section;
+
+/// Meaning of a phrase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Occurs in statements of a section.
+    Of(Section),
+    /// Occurs in statements of a section, and in many others.
+    Weak(Section),
+    /// Names a section before a colon.
+    Label(Section),
+    /// May precede the start of a clause.
+    Lead,
+    /// Separates the subject of a statement from its value.
+    Copula,
+    /// Subject that does not identify anything.
+    Pronoun,
+}
+
+struct Phrase {
+    kind: Kind,
+    /// The phrase must start a clause.
+    is_first: bool,
+    /// The phrase is delimited by characters that are not letters.
+    is_word: bool,
+}
+
+/// All phrases of all languages.
+pub(super) struct Words {
+    phrases: Vec<Phrase>,
+    finder: AhoCorasick,
+    leads: Vec<String>,
+    copulas: Vec<String>,
+    pronouns: Vec<String>,
+}
+
+/// Returns the phrases of `words.txt`.
+pub(super) fn words_of_languages() -> &'static Words {
+    static WORDS: LazyLock<Words> = LazyLock::new(|| Words::read(include_str!("words.txt")));
+    &WORDS
+}
+
+/// Sections whose phrases a text contains, as sets of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hits {
+    strong: u16,
+    weak: u16,
+    labels: u16,
+}
+
+impl Hits {
+    pub(super) fn has(self, section: Section) -> bool {
+        self.strong & section.bit() != 0
+    }
+
+    pub(super) fn has_weak(self, section: Section) -> bool {
+        self.weak & section.bit() != 0
+    }
+
+    /// Returns the first section that a label names.
+    pub(super) fn label(self) -> Option<Section> {
+        Section::ALL
+            .into_iter()
+            .find(|section| self.labels & section.bit() != 0)
+    }
+}
+
+impl Words {
+    fn read(text: &str) -> Self {
+        let (mut phrases, mut patterns) = (Vec::new(), Vec::new());
+        let (mut leads, mut copulas, mut pronouns) = (Vec::new(), Vec::new(), Vec::new());
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            // A line without a colon is empty: a test reads every line of the file.
+            let Some((head, words)) = line.split_once(':') else {
+                continue;
+            };
+            let Some(kind) = head.split(' ').next().and_then(Kind::read) else {
+                continue;
+            };
+            for word in words.split('|').map(str::trim) {
+                match kind {
+                    Kind::Lead => leads.push(word.to_owned()),
+                    Kind::Copula => copulas.push(word.to_owned()),
+                    Kind::Pronoun => pronouns.push(word.to_owned()),
+                    Kind::Of(_) | Kind::Weak(_) | Kind::Label(_) => {
+                        let bare = word.trim_start_matches('^');
+                        phrases.push(Phrase {
+                            kind,
+                            is_first: bare.len() < word.len(),
+                            is_word: !bare.starts_with(is_unspaced),
+                        });
+                        patterns.push(bare.to_owned());
+                    }
+                }
+            }
+        }
+        for words in [&mut leads, &mut copulas, &mut pronouns] {
+            words.sort_unstable();
+        }
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .build(&patterns)
+            .expect("the number of phrases is far below the limit of the library");
+        Self {
+            phrases,
+            finder,
+            leads,
+            copulas,
+            pronouns,
+        }
+    }
+
+    /// Returns the sections whose phrases occur in `text`, which is in lower case.
+    pub(super) fn hits(&self, text: &str) -> Hits {
+        let mut hits = Hits::default();
+        for found in self.finder.find_overlapping_iter(text) {
+            let phrase = &self.phrases[found.pattern().as_usize()];
+            let (before, after) = (&text[..found.start()], &text[found.end()..]);
+            let is_whole = !phrase.is_word
+                || !(before.ends_with(char::is_alphanumeric) || after.starts_with(char::is_alphanumeric));
+            if !is_whole || phrase.is_first && !self.starts_clause(before) {
+                continue;
+            }
+            match phrase.kind {
+                Kind::Of(section) => hits.strong |= section.bit(),
+                Kind::Weak(section) => hits.weak |= section.bit(),
+                Kind::Label(section) => hits.labels |= section.bit(),
+                Kind::Lead | Kind::Copula | Kind::Pronoun => {}
+            }
+        }
+        hits
+    }
+
+    /// Returns true if a clause starts after `before`: at the start, after a mark, or after a word such as `please`.
+    fn starts_clause(&self, before: &str) -> bool {
+        let before = before.trim_end();
+        let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        word.is_empty() || has(&self.leads, word)
+    }
+
+    pub(super) fn is_copula(&self, word: &str) -> bool {
+        has(&self.copulas, word)
+    }
+
+    pub(super) fn is_pronoun(&self, word: &str) -> bool {
+        has(&self.pronouns, word)
+    }
+}
+
+fn has(sorted: &[String], word: &str) -> bool {
+    sorted.binary_search_by(|one| one.as_str().cmp(word)).is_ok()
+}
+
+impl Kind {
+    fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "lead" => Self::Lead,
+            "copula" => Self::Copula,
+            "pronoun" => Self::Pronoun,
+            word => match (word.strip_prefix("label."), word.strip_suffix('?')) {
+                (Some(section), _) => Self::Label(Section::named(section)?),
+                (None, Some(section)) => Self::Weak(Section::named(section)?),
+                (None, None) => Self::Of(Section::named(word)?),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_file_of_words_is_read_and_in_lower_case() {
+        for line in include_str!("words.txt").lines() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (head, words) = line.split_once(':').unwrap_or_else(|| panic!("no colon: {line}"));
+            let (kind, language) = head.split_once(' ').unwrap_or_else(|| panic!("no language: {line}"));
+            assert!(Kind::read(kind).is_some() && language.len() == 2, "{line}");
+            for word in words.split('|') {
+                let bare = word.trim();
+                assert!(
+                    !bare.is_empty() && bare.to_lowercase() == bare && !bare.contains('’'),
+                    "{word:?} in {line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_phrase_is_found_as_whole_words_and_some_only_at_the_start_of_a_clause() {
+        let rules = |text: &str| words_of_languages().hits(text).has(Section::Rules);
+        assert!(rules("never send it") && rules("please never send it") && rules("if he asks, never answer"));
+        assert!(!rules("it never arrived") && !rules("nevertheless it arrived"));
+        assert!(rules("you must not open it") && rules("订单不得公开"));
+    }
+}
