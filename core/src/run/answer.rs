@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::RunMachine;
 use super::message::{Message, ToThread};
-use crate::thread::{ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
+use crate::thread::{ClientCall, ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
 
 /// Validates a value (second) against a JSON Schema (first). Returns one sentence if it is invalid.
 pub type Fits = fn(&Value, &Value) -> Result<(), String>;
@@ -92,6 +92,9 @@ fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), St
             ConsentAnswer::Allow(Some(edited)) => fits(&tool.schema, &edited),
             ConsentAnswer::Allow(None) | ConsentAnswer::Refuse(_) => Ok(()),
         };
+    }
+    if interaction.client_tool.is_some() {
+        return ClientCall::read(answer).map(drop);
     }
     match &interaction.schema {
         Some(schema) => fits(&Value::Object((**schema).clone()), answer),

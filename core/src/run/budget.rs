@@ -382,6 +382,13 @@ impl ThreadTurn<'_, '_> {
         }
     }
 
+    /// Returns the limit of tokens that applies to the thread, and the tokens used of it.
+    pub(super) fn token_limit(&mut self) -> Option<(u64, u64)> {
+        let ledger = self.budget.as_deref_mut()?;
+        let account = self.places.account(ledger, self.no)?;
+        ledger.token_limit(account)
+    }
+
     /// Returns the budget note for the next model request: the figures above their warning threshold.
     pub(super) fn budget_note(&mut self) -> Option<String> {
         let ledger = self.budget.as_deref_mut()?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pirn_conversation::conversation::compression::{
-    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
-    transcript,
+    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, SummaryUse, accept_result, compress,
+    finish_summary, finish_with_checklist, missing_statements, transcript,
 };
 use pirn_conversation::conversation::{
     Basis, Conversation, ConversationInput, CountedMessage, MarkMap, ModelRequest, RequestParts, Tokenizer,
@@ -17,8 +17,10 @@ use pirn_definition::message::{Message, Role};
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::conversation::{ConversationTurn, refused};
-use crate::thread::Outcome;
+use super::conversation::{ConversationTurn, PendingSummary, refused};
+use super::last_request::LastRequest;
+use super::summaries::{MAX_WARNINGS, SummaryWarning, add_warnings};
+use crate::thread::{Outcome, SummaryRequest, WrittenSummary};
 
 impl ConversationTurn<'_, '_> {
     /// Returns the input of a built-in compression.
@@ -36,22 +38,27 @@ impl ConversationTurn<'_, '_> {
     }
 
     pub(super) fn compress(&mut self, config: CompressionConfig) -> Outcome {
-        let writer = config
-            .parameters
-            .get("profileId")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
+        let named = config.parameters.get("profileId").and_then(Value::as_str);
+        let named: Option<Arc<str>> = named.map(Arc::from);
         let context = self.context(config);
         // Taken before the model writes: a result is rejected if the conversation is reshaped in between.
         let basis = self.own.machine.conversation().basis();
         let tokenizer = self.tokenizer();
         match compress(&context, &*tokenizer) {
-            Ok(Compression::Done(result)) => self.take_result(basis, &result),
+            Ok(Compression::Done(result)) => self.take_result(basis, &result, &[]),
             Ok(Compression::Summarize(plan)) => {
+                let writer = if self.summaries.has_checklist() {
+                    let Some(writer) = self.writer(named.as_ref()) else {
+                        let result = finish_with_checklist(&plan, None, &*tokenizer).result;
+                        return self.take_result(basis, &result, &[]);
+                    };
+                    Some(writer)
+                } else {
+                    named
+                };
                 let transcript = Arc::new(summary_request(&plan, &*tokenizer));
-                let asked = self.own.requests.as_ref().and_then(|requests| requests.last.as_ref());
                 // If the writer is the conversation's model: continue its last request, most of which the provider's cache then serves.
-                let asked = asked.filter(|asked| {
+                let asked = self.last_request().filter(|asked| {
                     let env = &self.step.env;
                     writer.is_some() && env.profile(writer.as_deref()) == env.profile(asked.profile_id.as_deref())
                 });
@@ -61,27 +68,84 @@ impl ConversationTurn<'_, '_> {
                     Some((request, asked.goes_on(Arc::clone(&transcript))))
                 });
                 // Stored here because the model's answer has the text only.
-                self.own.summary = Some(Box::new((*plan, basis)));
-                match goes_on {
-                    Some((request, goes_on)) => Outcome::Summarize(Arc::new(request), Some(Arc::new(goes_on))),
-                    None => Outcome::Summarize(transcript, None),
-                }
+                self.own.summary = Some(Box::new(PendingSummary {
+                    plan: *plan,
+                    basis,
+                    profile_id: writer.clone(),
+                    first: None,
+                }));
+                let (request, goes_on) = match goes_on {
+                    Some((request, goes_on)) => (Arc::new(request), Some(Arc::new(goes_on))),
+                    None => (transcript, None),
+                };
+                Outcome::Summarize(Box::new(SummaryRequest {
+                    request,
+                    goes_on,
+                    profile_id: writer,
+                }))
             }
             Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
         }
     }
 
-    pub(super) fn finish_summary(&mut self, text: &str) -> Outcome {
-        let Some((plan, basis)) = self.own.summary.take().map(|summary| *summary) else {
+    fn last_request(&self) -> Option<&LastRequest> {
+        self.own.requests.as_ref()?.last.as_ref()
+    }
+
+    /// Returns the profile that writes a summary: the named one, else that of the node whose request exceeded the limit. Returns `None` if
+    /// that is offline or unknown, so that a checklist is the summary.
+    fn writer(&self, named: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let env = &self.step.env;
+        if let Some(named) = named {
+            return (env.summary_use(Some(named)) != SummaryUse::Never).then(|| Arc::clone(named));
+        }
+        let profile_id = match self.last_request() {
+            Some(asked) => env.profile(asked.profile_id.as_deref()),
+            None => self.summaries.profile_id().cloned(),
+        };
+        profile_id.filter(|profile_id| env.summary_use(Some(profile_id)) == SummaryUse::Always)
+    }
+
+    pub(super) fn finish_summary(&mut self, written: &WrittenSummary) -> Outcome {
+        let Some(mut pending) = self.own.summary.take() else {
             return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was requested"));
         };
-        let result = finish_summary(&plan, text, &*self.tokenizer());
-        self.take_result(basis, &result)
+        let tokenizer = self.tokenizer();
+        if !self.summaries.has_checklist() {
+            let result = finish_summary(&pending.plan, &written.text, &*tokenizer);
+            return self.take_result(pending.basis, &result, &[]);
+        }
+        // The end of a truncated text is lost: any statement may have been there.
+        let text = (!written.is_truncated && !written.text.trim().is_empty()).then_some(&*written.text);
+        if let (Some(text), None) = (text, &pending.first) {
+            let missing = missing_statements(&pending.plan, text, &*tokenizer);
+            if !missing.is_empty() {
+                let request = SummaryRequest {
+                    request: Arc::new(repeated_request(text, &missing, &*tokenizer)),
+                    goes_on: None,
+                    profile_id: pending.profile_id.clone(),
+                };
+                pending.first = Some(text.to_owned());
+                self.own.summary = Some(pending);
+                return Outcome::Summarize(Box::new(request));
+            }
+        }
+        let PendingSummary { plan, basis, first, .. } = *pending;
+        let summarized = finish_with_checklist(&plan, text.or(first.as_deref()), &*tokenizer);
+        let instructions = summarized.instructions.into_iter().map(SummaryWarning::Instruction);
+        let truncated = written.is_truncated.then_some(SummaryWarning::Truncated);
+        let warnings: Vec<SummaryWarning> = truncated.into_iter().chain(instructions).collect();
+        self.take_result(basis, &summarized.result, &warnings)
     }
 
     /// Applies a compression result atomically and raises COMPRESSION_COMPLETED. On an error nothing changes, and the caller
     /// reports it.
-    pub(super) fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
+    pub(super) fn take_result(
+        &mut self,
+        basis: Basis,
+        result: &CompressionResult,
+        warnings: &[SummaryWarning],
+    ) -> Outcome {
         // Measured before the change, which replaces the messages.
         let before = self.size();
         let accepted = accept_result(self.own.machine.conversation(), basis, result, &*self.tokenizer());
@@ -94,15 +158,32 @@ impl ConversationTurn<'_, '_> {
         let ended = self.tell(ConversationInput::CompressionEnded).err();
         match (taken, ended) {
             (Ok(changed), None) => {
+                if changed {
+                    self.note_compaction();
+                }
+                if !warnings.is_empty() {
+                    // For the thread that a sub-workflow compresses: it has no other source.
+                    let noted = &mut self.own.requests.get_or_insert_default().warnings;
+                    let room = MAX_WARNINGS.saturating_sub(noted.len());
+                    noted.extend(warnings.iter().take(room).cloned());
+                }
                 if self.step.listens(EventType::CompressionCompleted) {
                     // Built for a subscriber only: the result contains all messages of the conversation.
                     let mut event = self.compressed(changed, before);
                     event.fields.set("result", json!(result));
+                    add_warnings(&mut event, warnings);
                     self.emit(event);
                 }
                 Outcome::Done
             }
             (Err(error), _) | (Ok(_), Some(error)) => Outcome::Failed(error),
+        }
+    }
+
+    /// Records a compression as the reason that the next request differs.
+    pub(super) fn note_compaction(&mut self) {
+        if let Some(watch) = self.own.requests.as_mut().and_then(|requests| requests.cache.as_mut()) {
+            watch.compacted();
         }
     }
 
@@ -127,13 +208,24 @@ impl ConversationTurn<'_, '_> {
     }
 }
 
+/// Builds the request to add the missing statements to a summary.
+fn repeated_request(summary: &str, missing: &[String], tokenizer: &dyn Tokenizer) -> ModelRequest {
+    const ASK: &str = "The summary below lacks some statements of its conversation, which follow it. Write the summary again with each of \
+                       them. Keep the rest. Answer with the summary alone.";
+    let text = format!("Summary:\n{summary}\n\nMissing statements:\n- {}", missing.join("\n- "));
+    request_of(ASK, text, tokenizer)
+}
+
 /// Builds the request for a summary.
 fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
     const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
                        Answer with the summary alone.";
-    let text = transcript(&plan.to_summarize);
+    request_of(ASK, transcript(&plan.to_summarize), tokenizer)
+}
+
+fn request_of(ask: &str, text: String, tokenizer: &dyn Tokenizer) -> ModelRequest {
     let conversation = Conversation::from_messages([
-        CountedMessage::new(Message::new(Role::System, ASK), tokenizer),
+        CountedMessage::new(Message::new(Role::System, ask), tokenizer),
         CountedMessage::new(Message::new(Role::User, text), tokenizer),
     ]);
     build_request(&conversation, &RequestParts::default(), tokenizer)

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use pirn_conversation::conversation::compression::{SummaryPlan, replacement};
 use pirn_conversation::conversation::{
     Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, CountedMessage,
-    LargeResults, MessageRules, PinStrategy, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenLimit,
-    TokenSignal, Tokenizer, hash_text,
+    LargeResults, MessageRules, PinStrategy, Prefix, PrefixBreak, PreparedRequest, RequestParts, RequestPrefix,
+    ResolvedContext, TokenLimit, TokenSignal, Tokenizer, hash_text,
 };
+use pirn_conversation::model_call::{CacheReason, CacheReport, CacheUse, PredictedRequest};
 use pirn_definition::definition::{ConversationMode, Pinned, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
-use pirn_definition::graph::{Graph, LlmNode, NodeKind};
+use pirn_definition::graph::{Graph, LlmNode, NodeIx, NodeKind};
 use pirn_definition::message::{Message as ChatMessage, Role};
 use pirn_events::event::{Field, RaisedEvent};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use super::ThreadNo;
 use super::globals::Globals;
+use super::graphs::Graphs;
 use super::last_request::{LastRequest, Requests};
 use super::mailbox::Mailbox;
 use super::memory::Memory;
@@ -29,9 +31,12 @@ use super::message::{
     ToThread, TriggerContext,
 };
 use super::step::Step;
+use super::summaries::{RunSummaryRules, add_warnings};
+use super::tree::Tree;
 use super::user_messages::{UserMessages, event_fields};
 use crate::thread::{
-    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, When, variable_fields,
+    self, AnsweredRequest, ContextChange, ConversationOp, EffectId, Input, OfferedTools, Outcome, ThreadMachine, When,
+    variable_fields,
 };
 
 /// Conversation of a thread.
@@ -50,8 +55,8 @@ pub(super) enum ConversationSlot {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ConversationState {
     pub(super) machine: ConversationMachine,
-    /// Plan and version of a summary that a model is writing.
-    pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
+    /// Summary that a model is writing.
+    pub(super) summary: Option<Box<PendingSummary>>,
     /// Requests sent to the conversation's model.
     #[serde(default)]
     pub(super) requests: Option<Box<Requests>>,
@@ -65,6 +70,18 @@ impl ConversationState {
             requests: None,
         }
     }
+}
+
+/// Summary that a model is writing.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PendingSummary {
+    pub(super) plan: SummaryPlan,
+    /// Version of the conversation that is summarized.
+    pub(super) basis: Basis,
+    /// Profile of the model; `None` for that of the node.
+    pub(super) profile_id: Option<Arc<str>>,
+    /// Text that lacks statements, while the model adds them.
+    pub(super) first: Option<String>,
 }
 
 /// A turn of a conversation.
@@ -82,10 +99,16 @@ pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) user_messages: &'t mut Option<Box<UserMessages>>,
     /// Number of triggers between the run's steps and the current change.
     pub(super) trigger_depth: u32,
+    pub(super) summaries: &'t RunSummaryRules,
+    /// Use of the providers' prompt caches; `None` until a reply reports one.
+    pub(super) cache: &'t mut Option<Box<CacheReport>>,
+    /// Threads of the run: several may share the conversation, and walk different workflows.
+    pub(super) tree: &'t Tree,
+    pub(super) graphs: &'t Graphs,
     pub(super) step: &'t mut Step<'a>,
 }
 
-impl ConversationTurn<'_, '_> {
+impl<'t> ConversationTurn<'t, '_> {
     pub(super) fn take(&mut self, message: ToConversation) {
         match message {
             ToConversation::Serve {
@@ -93,7 +116,7 @@ impl ConversationTurn<'_, '_> {
                 effect,
                 request,
             } => {
-                let outcome = self.serve(*request);
+                let outcome = self.serve(thread, *request);
                 answer(self.mailbox, thread, effect, outcome);
             }
             ToConversation::Forward(thread, mut forwarded) => {
@@ -108,6 +131,10 @@ impl ConversationTurn<'_, '_> {
             }
             ToConversation::Ended(thread, mut ended) => {
                 if let Some(artifacts) = &mut ended.artifacts {
+                    // A thread that shares the conversation reports no warnings: the owner does.
+                    if let Some(requests) = self.own.requests.as_mut().filter(|_| thread == self.owner) {
+                        artifacts.warnings = std::mem::take(&mut requests.warnings);
+                    }
                     // Added here and not by the thread: everything that the thread sent before its end is included by now.
                     artifacts.conversation = Some(self.own.machine.conversation().clone());
                 }
@@ -118,15 +145,16 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    fn serve(&mut self, request: Request) -> Outcome {
+    fn serve(&mut self, thread: ThreadNo, request: Request) -> Outcome {
         match request {
             Request::Do {
                 op,
                 pinned,
                 budget,
                 tool_tokens,
+                offered,
                 rules,
-            } => self.answer_op(op, (pinned, budget), tool_tokens, rules),
+            } => self.answer_op((thread, op), (pinned, budget), (tool_tokens, offered), rules),
             Request::Merge(merge) => {
                 let own = self.trigger_depth;
                 // Events of this change are links of the trigger's chain. Later changes of the thread are not.
@@ -215,19 +243,18 @@ impl ConversationTurn<'_, '_> {
 
     fn answer_op(
         &mut self,
-        op: ConversationOp,
+        (thread, op): (ThreadNo, ConversationOp),
         (pinned, budget): (Option<Box<Pinned>>, Option<String>),
-        tool_tokens: u64,
+        (tool_tokens, offered): (u64, Option<Box<OfferedTools>>),
         rules: MessageRules,
     ) -> Outcome {
         match op {
-            ConversationOp::Append(messages) => {
-                let messages = match self.graph().config.artifact_tokens {
-                    // Without a limit no result is stored, and the search for built-in calls is saved.
-                    None => self.count(messages),
-                    Some(limit) => self.count_and_keep(messages, limit),
-                };
-                self.done(ConversationInput::Append(messages))
+            ConversationOp::Append(messages) => self.append(messages),
+            ConversationOp::AppendReply(reply) => {
+                let AnsweredRequest { node, message, cache } = *reply;
+                // Before the reply is added: the conversation is the one that the request has sent.
+                self.observe_cache((thread, node), &cache);
+                self.append(vec![message])
             }
             ConversationOp::AddUserMessages(when) => self.add_user_messages(when),
             ConversationOp::BuiltIn(tool, call) => self.built_in(tool, &call),
@@ -255,6 +282,7 @@ impl ConversationTurn<'_, '_> {
                 recheck,
             } => {
                 let from_end = self.graph().config.from_end;
+                let (tool_tokens, offered) = self.offered(tool_tokens, offered);
                 let parts = RequestParts {
                     agent,
                     pinned: pinned.as_deref(),
@@ -266,14 +294,14 @@ impl ConversationTurn<'_, '_> {
                     rules,
                 };
                 let chosen = choice.as_deref();
-                let asked_by = match &self.thread.graph().node(node).kind {
-                    NodeKind::Llm(llm) => Some(llm),
-                    _ => None,
-                };
+                let asked_by = self.llm_node(thread, node);
                 let profile_id = chosen
                     .and_then(|choice| choice.profile_id.as_ref())
                     .or_else(|| asked_by?.profile_id.as_ref());
-                let outcome = self.prepare(&parts, (asked_by, profile_id), recheck);
+                let mut outcome = self.prepare(&parts, (asked_by, profile_id), recheck);
+                if let Outcome::Prepared(prepared) = &mut outcome {
+                    prepared.offered.clone_from(&offered);
+                }
                 let strategy = parts.strategy;
                 // Only LLM nodes prepare requests: there is nothing that a summary could continue.
                 let Some(llm) = asked_by else {
@@ -283,6 +311,7 @@ impl ConversationTurn<'_, '_> {
                     thread_id: Arc::clone(self.thread.thread_id()),
                     profile_id: profile_id.cloned(),
                     tools: llm.tools.clone(),
+                    offered,
                     parameters: chosen
                         .and_then(|choice| choice.parameters.clone())
                         .or_else(|| llm.parameters.clone()),
@@ -299,9 +328,26 @@ impl ConversationTurn<'_, '_> {
                 outcome
             }
             ConversationOp::Compress(config) => self.compress(config),
-            ConversationOp::FinishSummary(text) => self.finish_summary(&text),
+            ConversationOp::FinishSummary(written) => self.finish_summary(&written),
             // Not reached: the thread's turn sends a merge as `Request::Merge`, with its content.
             ConversationOp::Merge(_) => Outcome::Done,
+        }
+    }
+
+    fn append(&mut self, messages: Vec<ChatMessage>) -> Outcome {
+        let messages = match self.graph().config.artifact_tokens {
+            // Without a limit no result is stored, and the search for built-in calls is saved.
+            None => self.count(messages),
+            Some(limit) => self.count_and_keep(messages, limit),
+        };
+        self.done(ConversationInput::Append(messages))
+    }
+
+    /// Returns an LLM node of the workflow that the thread walks. A thread that shares the conversation walks another one than its owner.
+    fn llm_node(&self, thread: ThreadNo, node: NodeIx) -> Option<&'t LlmNode> {
+        match &self.graphs.get(self.tree.get(thread)?.graph).node(node).kind {
+            NodeKind::Llm(llm) => Some(llm),
+            _ => None,
         }
     }
 
@@ -335,8 +381,12 @@ impl ConversationTurn<'_, '_> {
         let outline = &mut self.own.requests.get_or_insert_default().outline;
         let request = outline.prepare(self.own.machine.conversation(), parts, &*tokenizer);
         let mut events = Vec::new();
-        if self.step.listens(EventType::RequestPrepared) {
-            events.push(self.prepared(&request, parts.tool_tokens, asked_by, recheck));
+        let listens = self.step.listens(EventType::RequestPrepared);
+        if listens || self.watches_cache() {
+            let prefix = self.compare(&request, opening(asked_by, parts.tool_tokens), recheck);
+            if listens {
+                events.push(self.prepared(&request, prefix));
+            }
         } else if let Some(requests) = &mut self.own.requests {
             // Without a subscriber this request is not recorded. A comparison with an older one would be wrong.
             requests.prefix = None;
@@ -383,28 +433,53 @@ impl ConversationTurn<'_, '_> {
         Outcome::Prepared(thread::RequestWithEvents {
             request: Arc::new(request),
             events,
+            // Set by the caller, which stores the tools for summaries too.
+            offered: None,
         })
     }
 
-    /// Builds the REQUEST_PREPARED event. `recheck` means that this request replaces the previous one, which was not sent.
-    fn prepared(
-        &mut self,
-        request: &PreparedRequest,
-        tool_tokens: u64,
-        (asked_by, profile_id): (Option<&LlmNode>, Option<&Arc<str>>),
-        recheck: bool,
-    ) -> RaisedEvent {
-        let opening = asked_by.map(|llm| RequestPrefix {
-            profile: hash_text(profile_id),
-            // The tokens stand for the definitions of the tools, which the node only names.
-            tools: hash_text(&llm.tools) ^ tool_tokens,
-            format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
-        });
-        let opening = opening.unwrap_or_default();
+    /// Adds the deferred tools that the conversation has revealed to the tools that a request offers in addition to those of its node,
+    /// and counts them. Returns the tokens of all tools.
+    fn offered(&self, tokens: u64, offered: Option<Box<OfferedTools>>) -> (u64, Option<Arc<OfferedTools>>) {
+        let Some(mut offered) = offered else {
+            return (tokens, None);
+        };
+        // The complete history: a compression hides the messages that have revealed tools.
+        let history = self.own.machine.conversation().complete();
+        offered.reveal(history.iter().map(|counted| &*counted.message));
         let tokenizer = self.tokenizer();
+        let counted = offered.definitions().map(|tool| tokenizer.count(&tool.counted_text()));
+        let revealed = self.step.env.tool_tokens(self.graph(), &offered.revealed);
+        let tokens = counted.fold(tokens.saturating_add(revealed), u64::saturating_add);
+        (tokens, Some(Arc::from(offered)))
+    }
+
+    /// Returns true if the replies of the conversation's model report the use of a cache, which is compared with the prefix.
+    fn watches_cache(&self) -> bool {
+        let watch = self.own.requests.as_ref().and_then(|requests| requests.cache.as_ref());
+        watch.is_some_and(|watch| watch.needs_prediction())
+    }
+
+    /// Compares a request with the previous one. `recheck` means that it replaces the previous one, which was not sent.
+    fn compare(&mut self, request: &PreparedRequest, opening: RequestPrefix, recheck: bool) -> Prefix {
+        let (tokenizer, at) = (self.tokenizer(), self.step.now);
         let requests = self.own.requests.get_or_insert_default();
         let watch = requests.prefix.get_or_insert_default();
         let prefix = watch.prepared(request, &requests.outline, opening, recheck, &*tokenizer);
+        if let Some(cache) = &mut requests.cache {
+            let predicted = PredictedRequest {
+                stable: prefix.tokens,
+                tokens: request.tokens(),
+                broken: prefix.broken,
+                at,
+            };
+            cache.prepared(predicted, recheck);
+        }
+        prefix
+    }
+
+    /// Builds the REQUEST_PREPARED event.
+    fn prepared(&self, request: &PreparedRequest, prefix: Prefix) -> RaisedEvent {
         let mut event = RaisedEvent::new(
             EventType::RequestPrepared,
             [
@@ -415,11 +490,51 @@ impl ConversationTurn<'_, '_> {
                 ("stablePrefixTokens", json!(prefix.tokens)),
             ],
         );
-        if let Some((at, why)) = prefix.broken {
-            event.fields.set("brokenAt", json!(at));
-            event.fields.set("why", json!(why));
-        }
+        add_break(&mut event, prefix.broken);
         event
+    }
+
+    /// Compares the use of the provider's prompt cache with the prediction of the request that was answered.
+    fn observe_cache(&mut self, (thread, node): (ThreadNo, NodeIx), used: &CacheUse) {
+        let (tokenizer, llm) = (self.tokenizer(), self.llm_node(thread, node));
+        // Both exist: the request was prepared here.
+        let Some(requests) = self.own.requests.as_deref_mut() else {
+            return;
+        };
+        let Some(last) = &requests.last else { return };
+        let watch = requests.cache.get_or_insert_default();
+        let observed = watch.answered(hash_text(&last.profile_id), used, self.step.now);
+        // The first figure: the next request is compared with the answered one, which has not been recorded.
+        if watch.needs_prediction() && requests.prefix.is_none() {
+            let outline = &mut requests.outline;
+            let request = outline.prepare(self.own.machine.conversation(), &last.parts(), &*tokenizer);
+            let opening = opening((llm, last.profile_id.as_ref()), last.tool_tokens);
+            let watch = requests.prefix.get_or_insert_default();
+            watch.prepared(&request, outline, opening, false, &*tokenizer);
+        }
+        let Some(observed) = observed else { return };
+        self.cache.get_or_insert_default().add(&observed);
+        let Some(reason) = observed.reason.filter(|_| self.step.listens(EventType::CacheCollapsed)) else {
+            return;
+        };
+        let node_id = self.tree.get(thread).map(|at| &self.graphs.get(at.graph).node(node).id);
+        let mut fields = vec![
+            ("nodeId", json!(node_id)),
+            ("reason", json!(reason)),
+            ("expectedTokens", json!(observed.expected)),
+        ];
+        if reason != CacheReason::Unreported {
+            fields.extend([
+                ("stableTokens", json!(observed.stable)),
+                ("readTokens", json!(observed.read)),
+                ("lostTokens", json!(observed.lost)),
+                ("idleMs", json!(observed.idle_ms)),
+            ]);
+            fields.extend(observed.cost.map(|cost| ("cost", json!(cost))));
+        }
+        let mut event = RaisedEvent::of(EventType::CacheCollapsed, fields);
+        add_break(&mut event, observed.broken);
+        self.emit(event);
     }
 
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
@@ -470,17 +585,41 @@ impl ConversationTurn<'_, '_> {
                 (outcome, true)
             }
             // `take_result` raises the event and enables the check itself.
-            Change::Compressed { basis, result } => return self.take_result(basis, &result),
+            Change::Compressed { basis, result } => return self.take_result(basis, &result, &[]),
         };
         if merge.is_compression {
             // Enable the token limit check again, whether the change succeeded or not.
             self.compression_ended();
-            if matches!(outcome, Outcome::Done) && self.step.listens(EventType::CompressionCompleted) {
-                let event = self.compressed(changed, before);
+            let is_done = matches!(outcome, Outcome::Done);
+            if is_done && changed {
+                self.note_compaction();
+            }
+            if is_done && self.step.listens(EventType::CompressionCompleted) {
+                let mut event = self.compressed(changed, before);
+                add_warnings(&mut event, &merge.warnings);
                 self.emit(event);
             }
         }
         outcome
+    }
+}
+
+/// Returns the hashes of what precedes the messages of a request. Only LLM nodes have one.
+fn opening((asked_by, profile_id): (Option<&LlmNode>, Option<&Arc<str>>), tool_tokens: u64) -> RequestPrefix {
+    let opening = asked_by.map(|llm| RequestPrefix {
+        profile: hash_text(profile_id),
+        // The tokens stand for the definitions of the tools, which the node only names.
+        tools: hash_text(&llm.tools) ^ tool_tokens,
+        format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
+    });
+    opening.unwrap_or_default()
+}
+
+/// Adds the first difference from the previous request to an event.
+fn add_break(event: &mut RaisedEvent, broken: Option<(usize, PrefixBreak)>) {
+    if let Some((at, why)) = broken {
+        event.fields.set("brokenAt", json!(at));
+        event.fields.set("why", json!(why));
     }
 }
 
@@ -539,6 +678,7 @@ fn forward(
         ThreadRequest::Call {
             effect,
             node,
+            callee,
             input,
             mode,
         } => {
@@ -553,6 +693,7 @@ fn forward(
                 thread,
                 effect,
                 node,
+                callee,
                 input,
                 conversation: Box::new(conversation),
             }

@@ -78,7 +78,8 @@ impl DoubtKind {
             thread::Effect::Function { .. } => Some(Self::Function),
             thread::Effect::Script { .. } => Some(Self::Code),
             // Waits, evaluations and effects that the run itself performs: a repetition has no effect outside of the run.
-            thread::Effect::Timer { .. }
+            thread::Effect::ScriptStep { .. }
+            | thread::Effect::Timer { .. }
             | thread::Effect::WaitEvent { .. }
             | thread::Effect::Evaluate { .. }
             | thread::Effect::Conversation { .. }
@@ -147,3 +148,7 @@ pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
 pub fn trigger_key(run_id: &str, call: CallNo) -> String {
     format!("{run_id}.t{call}")
 }
+
+/// The effects of a run that were in doubt after crashes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Doubts(pub(super) Vec<DoubtReport>);

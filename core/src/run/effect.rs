@@ -105,7 +105,7 @@ pub enum Effect {
     QuiesceTriggers,
     /// Sends the outcome. Detached threads may still run.
     // One per run: its allocation costs less than a larger `Effect` at each event.
-    Report(Box<RunReport>),
+    Report(Arc<RunReport>),
     /// The run has settled. No effect follows.
     Settled,
 }
@@ -123,6 +123,8 @@ pub struct DetachedStart {
     pub messages: Vec<ChatMessage>,
     /// True if a token event started it: the token limit is not checked.
     pub is_unlimited: bool,
+    /// Profile of the model request that exceeded the token limit, if that started the run.
+    pub summary_profile: Option<Arc<str>>,
     /// Number of triggers between this run's steps and the started run.
     pub trigger_depth: u32,
 }

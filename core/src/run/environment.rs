@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::SummaryUse;
 use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
+use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::Value;
 
@@ -30,6 +32,19 @@ pub trait RunEnvironment {
     fn listening(&self) -> EventInterest;
     /// Returns the workflow with this id.
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
+    /// Compiles the source of a workflow that was written during the run. Equal sources have equal graphs in every process; one graph
+    /// serves the repeated requests of a run.
+    ///
+    /// # Errors
+    /// Returns the faults of the source.
+    fn compile(&self, source: &Arc<str>) -> Result<Arc<Graph>, Vec<Fault>>;
+    /// Validates a value against a JSON Schema. Returns one sentence if it is invalid.
+    ///
+    /// # Errors
+    /// The value does not fit the schema.
+    fn fits(&self, _schema: &Value, _value: &Value) -> Result<(), String> {
+        Ok(())
+    }
     /// Returns the token limit of a workflow that sets none: that of its profile.
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
     /// Returns the share of the token limit at which early compression starts, if the workflow sets none; `None` disables it.
@@ -43,6 +58,10 @@ pub trait RunEnvironment {
     /// Resolves a profile name, or the default profile for `None`. Returns `None` if it is not registered.
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
         profile_id.map(Arc::from)
+    }
+    /// Returns whether the model of a profile summarizes conversations. `None` means the default profile.
+    fn summary_use(&self, _profile_id: Option<&str>) -> SummaryUse {
+        SummaryUse::default()
     }
     /// Returns the maximum reply length and token prices of a model call. Used for calls with a budget.
     fn call_bound(&self, _request: &ModelRequest, _chosen: &ModelChoice) -> CallBound {

@@ -6,7 +6,7 @@ use pirn_definition::event_type::EventType;
 use pirn_events::event::{EventMask, RaisedEvent};
 use serde_json::{Value, json};
 
-use super::doubt::{DoubtReport, UnresolvedEffect};
+use super::doubt::{DoubtReport, Doubts, UnresolvedEffect};
 use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
@@ -43,7 +43,7 @@ impl RunMachine {
     /// Raises the events of a recovery after a crash and records the effects in doubt.
     pub(super) fn recovered(&mut self, doubts: Vec<UnresolvedEffect>, step: &mut Step<'_>) {
         // Appended: a run may recover from several crashes, and its report lists the doubts of all.
-        let mut reports = std::mem::take(&mut self.doubts).into_vec();
+        let mut reports = self.doubts.take().map_or_else(Vec::new, |doubts| doubts.0);
         for doubt in doubts {
             let report = DoubtReport {
                 effect_id: doubt.key(&self.run_id),
@@ -63,7 +63,7 @@ impl RunMachine {
             });
             reports.push(report);
         }
-        self.doubts = reports.into();
+        self.doubts = Some(Box::new(Doubts(reports)));
     }
 
     /// Notifies a thread that events were raised in its name. If one of them may hold it, the thread checks at its next safe point.

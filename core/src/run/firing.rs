@@ -153,6 +153,7 @@ impl FiringRun {
             outcome: FiringOutcome::Open,
             coalesced: 0,
             error: None,
+            warnings: Vec::new(),
             nodes: Vec::new(),
         };
         Self {

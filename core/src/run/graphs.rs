@@ -14,6 +14,9 @@ pub(super) type GraphNo = u32;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     workflow_id: Arc<str>,
+    /// Source of a workflow that was written during the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Arc<str>>,
     #[serde(skip)]
     graph: Option<Arc<Graph>>,
     /// Cached for the run, so that a fork of many branches does not look it up for each.
@@ -36,6 +39,7 @@ impl Graphs {
             let token_limit = graph.config.token_limit.or_else(|| env.token_limit(graph));
             self.0.push(Entry {
                 workflow_id: Arc::clone(&graph.workflow_id),
+                source: graph.source.clone(),
                 graph: Some(Arc::clone(graph)),
                 token_limit,
                 speculative_at: (graph.config.compression.as_ref())
@@ -66,10 +70,14 @@ impl Graphs {
     }
 
     /// Attaches the workflows to a deserialized run. Returns the id of a missing one.
-    pub(super) fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
+    pub(super) fn attach(&mut self, env: &dyn RunEnvironment) -> Result<(), Arc<str>> {
         for entry in &mut self.0 {
+            let graph = match &entry.source {
+                Some(source) => env.compile(source).ok(),
+                None => env.graph(&entry.workflow_id),
+            };
             // Threads name workflows by their index here, so that a missing one makes the run unusable.
-            entry.graph = Some(find(&entry.workflow_id).ok_or_else(|| Arc::clone(&entry.workflow_id))?);
+            entry.graph = Some(graph.ok_or_else(|| Arc::clone(&entry.workflow_id))?);
         }
         Ok(())
     }

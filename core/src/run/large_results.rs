@@ -72,14 +72,19 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    /// Returns true if the result belongs to a built-in tool, which its call in the conversation shows.
+    /// Returns true if the result belongs to a built-in tool with short results, which its call in the conversation shows.
     fn answers_built_in(&self, result: &Message) -> bool {
         let visible = self.own.machine.conversation().visible();
         // From the end: the calls are in the last message that requests tools, so that the scan is short.
         let asked = visible.iter().rev().find(|counted| counted.message.asks_for_tools());
         let calls = asked.into_iter().flat_map(|counted| &counted.message.tool_calls);
         let mut answered = calls.filter(|call| result.tool_call_id.as_ref() == Some(&call.id));
-        answered.any(|call| BuiltInTool::of_name(&call.name).is_some())
+        let reads_a_page = |call: &ToolCall| match BuiltInTool::of_name(&call.name) {
+            Some(BuiltInTool::ReadArtifact | BuiltInTool::Recall | BuiltInTool::ToolSearch) => true,
+            // A file of a skill and the output of a workflow have no pages.
+            Some(BuiltInTool::ReadSkill | BuiltInTool::RunWorkflow | BuiltInTool::RunCode) | None => false,
+        };
+        answered.any(reads_a_page)
     }
 
     /// Answers a call of a built-in tool.
@@ -91,7 +96,13 @@ impl ConversationTurn<'_, '_> {
                 let results = self.results.get_or_insert_default();
                 read_artifact(&call.arguments, results, limit, &*tokenizer)
             }
+            // Not reached: the run starts a child for these tools.
+            BuiltInTool::RunWorkflow | BuiltInTool::RunCode => {
+                Err(format!("the conversation does not answer `{}`", call.name))
+            }
             BuiltInTool::Recall => recall(&call.arguments, self.own.machine.conversation(), limit, &*tokenizer),
+            // Not reached: the thread reads skills, and the host searches.
+            BuiltInTool::ToolSearch | BuiltInTool::ReadSkill => Err("the tool is not available here".to_owned()),
         };
         // An error is answered as text too, so that the model can correct its call.
         let failed = answer.is_err();

@@ -6,12 +6,14 @@ use pirn_conversation::conversation::{
     AgentKind, Conversation, CountedMessage, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch,
     RequestParts, Tokenizer, build_request,
 };
+use pirn_conversation::model_call::CacheWatch;
 use pirn_definition::definition::Pinned;
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::thread::ContinuedRequest;
+use super::summaries::SummaryWarning;
+use crate::thread::{ContinuedRequest, OfferedTools};
 
 /// Request state of a conversation.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -20,6 +22,12 @@ pub(super) struct Requests {
     pub(super) last: Option<LastRequest>,
     /// Last requests in comparable form, while REQUEST_PREPARED has a subscriber.
     pub(super) prefix: Option<PrefixWatch>,
+    /// Use of the provider's prompt cache; `None` until a reply reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cache: Option<Box<CacheWatch>>,
+    /// Warnings of the summaries that compressed this conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<SummaryWarning>,
     /// Cached outline of the next request. Not serialized: it is computed from the conversation.
     #[serde(skip)]
     pub(super) outline: Outline,
@@ -32,6 +40,9 @@ pub struct LastRequest {
     /// Profile; `None` for the default one.
     pub(super) profile_id: Option<Arc<str>>,
     pub(super) tools: Vec<Arc<str>>,
+    /// Tools that the request offered in addition to its node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) offered: Option<Arc<OfferedTools>>,
     pub(super) parameters: Option<Arc<Map<String, Value>>>,
     pub(super) agent: AgentKind,
     pub(super) system: Option<String>,
@@ -44,6 +55,20 @@ pub struct LastRequest {
 }
 
 impl LastRequest {
+    /// Returns the parts with which the conversation becomes the next request of the model.
+    pub(super) fn parts(&self) -> RequestParts<'_> {
+        RequestParts {
+            agent: self.agent,
+            pinned: self.pinned.as_deref(),
+            budget: self.budget.as_deref(),
+            strategy: self.strategy,
+            system: self.system.as_deref(),
+            pending: None,
+            tool_tokens: self.tool_tokens,
+            rules: self.rules,
+        }
+    }
+
     /// Builds the next request of the conversation, followed by the instruction to summarize all but its last `kept` messages.
     /// Returns `None` if the model would not see every message that the summary replaces.
     pub(super) fn summary_request(
@@ -58,18 +83,8 @@ impl LastRequest {
         if conversation.visible().iter().any(is_left_out) {
             return None;
         }
-        let parts = RequestParts {
-            agent: self.agent,
-            pinned: self.pinned.as_deref(),
-            budget: self.budget.as_deref(),
-            strategy: self.strategy,
-            system: self.system.as_deref(),
-            // The instruction is appended below, after the part that the provider has cached.
-            pending: None,
-            tool_tokens: self.tool_tokens,
-            rules: self.rules,
-        };
-        let mut request = build_request(conversation, &parts, tokenizer);
+        // The instruction is appended below, after the part that the provider has cached.
+        let mut request = build_request(conversation, &self.parts(), tokenizer);
         // Results without a call were removed from the request: the summary would lose them.
         if !request.repairs.dropped_results.is_empty() {
             return None;
@@ -86,6 +101,7 @@ impl LastRequest {
             thread_id: Arc::clone(&self.thread_id),
             // Equal tools are part of the prefix that the provider has cached.
             tools: self.tools.clone(),
+            offered: self.offered.clone(),
             parameters: self.parameters.clone(),
             transcript,
         }

@@ -327,6 +327,16 @@ impl Ledger {
             .flat_map(move |account| figures(account).map(move |figure| (account, figure)))
     }
 
+    /// Returns the token limit with the smallest remainder among this account and its parents, and the tokens used of it.
+    pub(super) fn token_limit(&self, account: AccountNo) -> Option<(u64, u64)> {
+        let accounts = self.chain(account).filter_map(|no| self.account(no));
+        let limits = accounts.filter_map(|account| {
+            let limit = account.limits.of_kind(FigureKind::Tokens)?;
+            Some((limit, account.used.of(FigureKind::Tokens)))
+        });
+        limits.min_by_key(|(limit, used)| limit.saturating_sub(*used))
+    }
+
     /// Returns the account and its ancestors.
     fn chain(&self, account: AccountNo) -> impl Iterator<Item = AccountNo> {
         std::iter::successors(Some(account), |no| self.account(*no)?.parent)

@@ -37,8 +37,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{Conversation, LargeResults};
+use pirn_conversation::model_call::CacheReport;
 use pirn_definition::Millis;
-use pirn_definition::definition::Pinned;
+use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::Graph;
@@ -48,6 +49,7 @@ use serde_json::{Map, Value};
 
 use super::budget::ThreadLookup;
 use super::conversation::{ConversationSlot, ConversationTurn, refuse};
+use super::doubt::Doubts;
 use super::environment::RunEnvironment;
 use super::firing::Firings;
 use super::forks::ForkRun;
@@ -62,6 +64,7 @@ use super::session::{RunSession, SessionSeed};
 use super::slots::Slot;
 use super::start::InitialState;
 use super::step::Step;
+use super::summaries::{RunSummaryRules, SummaryRules};
 use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
@@ -100,6 +103,10 @@ pub struct RunSeed {
     pub run_bytes: u64,
     /// Session of the run. The run starts when it gets its turn there.
     pub session: Option<SessionSeed>,
+    /// Tools that the run's client executes.
+    pub client_tools: Option<Arc<Vec<ToolDefinition>>>,
+    /// Rules for summaries.
+    pub summaries: SummaryRules,
 }
 
 /// State of a run. The module documentation has the table of its messages.
@@ -139,15 +146,23 @@ pub struct RunMachine {
     /// Number of events raised.
     #[serde(default)]
     events: u64,
-    /// Effects that were in doubt after a crash.
+    /// Effects that were in doubt after a crash. Boxed because few runs have any.
     #[serde(default)]
-    pub(super) doubts: Box<[DoubtReport]>,
+    pub(super) doubts: Option<Box<Doubts>>,
     /// Calls of the run's triggers. Boxed because few runs have any.
     #[serde(default)]
     pub(super) trigger_calls: Option<Box<TriggerCalls>>,
     /// Messages of people to the run. Boxed because few runs have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user_messages: Option<Box<UserMessages>>,
+    /// Rules for summaries.
+    pub(super) summaries: RunSummaryRules,
+    /// Use of the providers' prompt caches. Boxed because runs with offline models have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cache: Option<Box<CacheReport>>,
+    /// Tools that the run's client executes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_tools: Option<Arc<Vec<ToolDefinition>>>,
     /// Session state, if the run belongs to a session.
     #[serde(default)]
     pub(super) session: Option<Box<RunSession>>,
@@ -166,6 +181,11 @@ pub struct RunMachine {
 }
 
 impl RunMachine {
+    /// Returns the effects that were in doubt after a crash.
+    pub(super) fn doubts(&self) -> &[DoubtReport] {
+        self.doubts.as_ref().map_or(&[], |doubts| &doubts.0)
+    }
+
     /// Creates a run and queues the first step of its main thread.
     pub fn new(now: Millis, seed: RunSeed, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) -> Self {
         let mut machine = Self {
@@ -191,9 +211,12 @@ impl RunMachine {
             awaited: EventMask::NONE,
             steps: 0,
             events: 0,
-            doubts: Box::default(),
+            doubts: None,
             trigger_calls: None,
             user_messages: None,
+            client_tools: seed.client_tools,
+            summaries: seed.summaries.into(),
+            cache: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
             budget: None,
             remains: None,
@@ -346,12 +369,12 @@ impl RunMachine {
         self.forks.get(&fork).map(|run| (run.parent, run.effect))
     }
 
-    /// Attaches the compiled workflows to a deserialized run.
+    /// Attaches the compiled workflows to a deserialized run: registered ones, and those that the run itself contains.
     ///
     /// # Errors
     /// Returns the id of a missing workflow. The run is then unusable.
-    pub fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
-        self.graphs.attach(find)?;
+    pub fn attach(&mut self, env: &dyn RunEnvironment) -> Result<(), Arc<str>> {
+        self.graphs.attach(env)?;
         let Self {
             graphs, tree, slots, ..
         } = self;
@@ -415,6 +438,7 @@ impl RunMachine {
             tree,
             graphs,
             user_messages,
+            client_tools,
             ..
         } = self;
         if let Some(Slot::Live(live)) = slots.get_mut(no as usize) {
@@ -430,6 +454,7 @@ impl RunMachine {
                 memory,
                 places: ThreadLookup { tree, graphs },
                 user_messages,
+                client_tools,
                 step,
             };
             turn.take(message);
@@ -443,7 +468,11 @@ impl RunMachine {
             results,
             mailbox,
             memory,
+            tree,
+            graphs,
             user_messages,
+            summaries,
+            cache,
             ..
         } = self;
         // The conversation ended with its owner. Threads that shared it may still send requests and need an answer.
@@ -464,7 +493,11 @@ impl RunMachine {
             results,
             mailbox,
             memory,
+            tree,
+            graphs,
             user_messages,
+            summaries,
+            cache,
             step,
         };
         turn.take(message);
@@ -526,9 +559,10 @@ impl RunMachine {
                 thread,
                 effect,
                 node,
+                callee,
                 input,
                 conversation,
-            } => self.call(thread, effect, node, input, *conversation, step),
+            } => self.call((thread, effect), node, &callee, input, *conversation, step),
             ToSupervisor::Drop { thread, effect } => self.drop_effect(thread, effect, step),
             ToSupervisor::Prepared { firing, prepared } => self.prepared(firing, prepared, step),
             ToSupervisor::Applied { firing, error } => self.applied(firing, error, step),

@@ -18,12 +18,13 @@ use super::firing_record::FiringRecord;
 use super::last_request::LastRequest;
 use super::panics::Panic;
 use super::session::SessionState;
+use super::summaries::SummaryWarning;
 use super::trigger_calls::{CallNo, TriggerCall};
 use super::user_messages::UserMessage;
 use super::{ForkNo, ThreadNo, UnresolvedEffect};
 use crate::thread::{
-    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
-    UsageByNode, Variables,
+    Callee, CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, OfferedTools, Outcome, Snapshot,
+    ThreadEnd, TriggeredResult, UsageByNode, Variables,
 };
 
 /// Names and values to assign.
@@ -166,8 +167,11 @@ pub enum ToSupervisor {
         thread: ThreadNo,
         /// Effect that the thread awaits.
         effect: EffectId,
-        /// The SUBGRAPH node.
+        /// Node that starts the child.
         node: NodeIx,
+        /// Workflow of the child.
+        #[serde(default, skip_serializing_if = "Callee::is_of_node")]
+        callee: Callee,
         /// Input of the child.
         input: Arc<Value>,
         /// Conversation of the child.
@@ -300,6 +304,9 @@ pub enum Request {
         budget: Option<String>,
         /// Tokens of the tool definitions of a model request.
         tool_tokens: u64,
+        /// Tools that the request offers in addition to those of its node, to prepare it.
+        #[serde(default)]
+        offered: Option<Box<OfferedTools>>,
         /// Message order that the model of a request accepts.
         rules: MessageRules,
     },
@@ -339,8 +346,11 @@ pub enum ThreadRequest {
     Call {
         /// Effect that the thread awaits.
         effect: EffectId,
-        /// The SUBGRAPH node.
+        /// Node that starts the child.
         node: NodeIx,
+        /// Workflow of the child.
+        #[serde(default, skip_serializing_if = "Callee::is_of_node")]
+        callee: Callee,
         /// Input of the child.
         input: Arc<Value>,
         /// Origin of the child's conversation.
@@ -420,6 +430,9 @@ pub struct FinalThreadState {
     pub node: NodeIx,
     /// Conversation; `None` if it was lost in a panic.
     pub conversation: Option<Conversation>,
+    /// Warnings of the summaries that compressed the conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<SummaryWarning>,
 }
 
 /// Change that a firing makes to the conversation of its main thread.
@@ -433,6 +446,9 @@ pub struct Merge {
     pub trigger_depth: u32,
     /// Global variables to assign atomically with the change.
     pub globals: Assigned,
+    /// Warnings of the summaries that the firing wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<SummaryWarning>,
 }
 
 /// A change of a conversation.
@@ -454,7 +470,7 @@ pub enum Change {
         /// Version of the conversation when the compression started.
         basis: Basis,
         /// Result of the compression.
-        result: CompressionResult,
+        result: Box<CompressionResult>,
     },
 }
 

@@ -57,6 +57,7 @@ mod settings;
 mod slots;
 mod start;
 mod step;
+mod summaries;
 mod termination;
 mod thread;
 mod thread_list;
@@ -69,6 +70,7 @@ mod typed;
 mod usage;
 mod user_messages;
 mod waiting;
+mod workflow_tools;
 
 pub use answer::{AnswerRefused, Fits};
 pub use doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
@@ -97,6 +99,7 @@ pub use report::{
 pub use scheduled::scheduled;
 pub use session::{SessionLeft, SessionSeed, SessionState, StoredConversation};
 pub use settings::{Setting, Settings};
+pub use summaries::{SummaryRules, SummaryWarning};
 pub use thread::EffectBuffers;
 pub use thread_list::ThreadList;
 pub use tree::Origin;

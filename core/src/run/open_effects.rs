@@ -38,7 +38,7 @@ pub struct OpenEffects {
     /// Number of events that the run has raised.
     pub events: u64,
     /// Outcome, if there is one.
-    pub report: Option<Box<RunReport>>,
+    pub report: Option<Arc<RunReport>>,
     /// True if the run has settled.
     pub is_settled: bool,
 }
@@ -89,7 +89,7 @@ impl OpenEffects {
         let quiesces = self.quiesces.then_some(Effect::QuiesceTriggers);
         let awaits_session = self.awaits_session.then_some(Effect::AwaitSession);
         let left = self.left.iter().cloned().map(Effect::LeaveSession);
-        let report = self.report.iter().map(|report| Effect::Report(report.clone()));
+        let report = self.report.iter().map(|report| Effect::Report(Arc::clone(report)));
         let settled = self.is_settled.then_some(Effect::Settled);
         // The update of the session precedes the outcome, and no effect follows `Settled`.
         let run = quiesces.into_iter().chain(left).chain(report).chain(settled);
@@ -144,7 +144,7 @@ impl OpenEffects {
             Effect::QuiesceTriggers => self.quiesces = true,
             Effect::AwaitSession => self.awaits_session = true,
             Effect::LeaveSession(left) => self.left = Some(left.clone()),
-            Effect::Report(report) => self.report = Some(report.clone()),
+            Effect::Report(report) => self.report = Some(Arc::clone(report)),
             Effect::Settled => self.is_settled = true,
         }
     }
@@ -186,6 +186,7 @@ pub(super) fn awaited(effect: &thread::Effect) -> Option<EffectId> {
     match effect {
         thread::Effect::Function { id, .. }
         | thread::Effect::Script { id, .. }
+        | thread::Effect::ScriptStep { id, .. }
         | thread::Effect::Model { id, .. }
         | thread::Effect::Tool { id, .. }
         | thread::Effect::Ask { id, .. }

@@ -65,8 +65,8 @@ impl RunMachine {
             threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             waiting_messages: self.waiting_messages().cloned().collect(),
-            repeated: self.doubts.iter().filter_map(repeated).collect(),
-            in_doubt: self.doubts.to_vec(),
+            repeated: self.doubts().iter().filter_map(repeated).collect(),
+            in_doubt: self.doubts().to_vec(),
             elapsed_ms: now.saturating_sub(self.started_at),
         }
     }
@@ -165,8 +165,8 @@ impl RunMachine {
             threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             waiting_messages: self.waiting_messages().cloned().collect(),
-            repeated: self.doubts.iter().filter_map(repeated).collect(),
-            in_doubt: self.doubts.to_vec(),
+            repeated: self.doubts().iter().filter_map(repeated).collect(),
+            in_doubt: self.doubts().to_vec(),
             elapsed_ms: now.saturating_sub(self.started_at),
         }
     }

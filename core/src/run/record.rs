@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
-use pirn_definition::definition::Pinned;
+use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::graph::Graph;
 use pirn_events::event::EventMask;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::firing_record::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
+use super::summaries::SummaryRules;
 use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
 
 /// Event types with subscribers. Events of other types are not built.
@@ -90,6 +91,10 @@ pub struct RunStartRecord {
     run_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionSeed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_tools: Option<Arc<Vec<ToolDefinition>>>,
+    #[serde(default, skip_serializing_if = "SummaryRules::is_default")]
+    summaries: SummaryRules,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     settings: Vec<Setting>,
     /// Tools and profiles that the workflows name and that were not registered at the start.
@@ -127,6 +132,8 @@ impl RunStartRecord {
             picks_starts: seed.picks_starts,
             run_bytes: seed.run_bytes,
             session: seed.session,
+            client_tools: seed.client_tools,
+            summaries: seed.summaries,
             settings: begun.settings.clone(),
             missing: Vec::new(),
         }
@@ -164,6 +171,11 @@ impl RunStartRecord {
     /// Returns the start time.
     pub fn at(&self) -> Millis {
         self.at
+    }
+
+    /// Returns the input.
+    pub fn input(&self) -> &Arc<Value> {
+        &self.input
     }
 
     /// Replaces the input.
@@ -204,6 +216,8 @@ impl RunStartRecord {
                 picks_starts: self.picks_starts,
                 run_bytes: self.run_bytes,
                 session: self.session,
+                client_tools: self.client_tools,
+                summaries: self.summaries,
             },
             settings: self.settings,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{Conversation, MarkMap, TokenUsage};
-use pirn_conversation::model_call::FinishReason;
+use pirn_conversation::model_call::{CacheReport, FinishReason};
 use pirn_definition::error::RunError;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -170,6 +170,10 @@ pub struct UsageReport {
     /// Usage by path of a fork, including everything that its threads started. Nested paths count for the outer path too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathUsage>,
+    /// Use of the providers' prompt caches, if replies reported any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // Boxed: with it inline, a report in its `Arc` exceeds 1,032 bytes, the largest allocation that glibc serves from its cache.
+    pub cache: Option<Box<CacheReport>>,
 }
 
 impl UsageReport {
@@ -297,6 +301,9 @@ pub struct FiringReport {
     /// Error, if the firing failed or was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
+    /// Warnings of the summaries that the sub-workflow wrote, each `{code, message, text?}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Value>,
     /// Nodes that the sub-workflow entered; empty with `recordHistory: false`.
     pub nodes: Vec<NodeReport>,
 }

@@ -32,6 +32,7 @@ pub fn scheduled(trigger: &TriggerDefinition, due: Millis, scheduled_at: &str) -
         input: Value::Object(fields),
         messages: Vec::new(),
         is_unlimited: false,
+        summary_profile: None,
         // A schedule starts a new chain of triggers.
         trigger_depth: 0,
     })

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::MessageRules;
+use pirn_conversation::conversation::compression::SummaryUse;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::CallMaximum;
@@ -50,6 +51,13 @@ pub enum Setting {
         /// Id of the profile.
         profile: Option<Arc<str>>,
     },
+    /// Use of a profile's model for summaries.
+    SummaryUse {
+        /// Id of the profile; `None` for the default profile.
+        profile: Option<Arc<str>>,
+        /// Use of its model.
+        summaries: SummaryUse,
+    },
     /// Tokens of tool definitions.
     ToolTokens {
         /// Id of the workflow that uses the tools.
@@ -79,6 +87,7 @@ enum Key {
     Tokenizer(Arc<str>),
     MessageRules(Option<Arc<str>>),
     Profile(Option<Arc<str>>),
+    SummaryUse(Option<Arc<str>>),
     ToolTokens(Arc<str>, Vec<Arc<str>>),
 }
 
@@ -216,6 +225,19 @@ impl Settings {
         }
     }
 
+    /// See [`super::RunEnvironment::summary_use`].
+    pub fn summary_use(&mut self, profile: Option<&str>, ask: impl FnOnce() -> SummaryUse) -> SummaryUse {
+        let profile: Option<Arc<str>> = profile.map(Arc::from);
+        let ask = || Setting::SummaryUse {
+            profile: profile.clone(),
+            summaries: ask(),
+        };
+        match self.of(ask, Key::SummaryUse(profile.clone())) {
+            Setting::SummaryUse { summaries, .. } => summaries,
+            _ => SummaryUse::default(),
+        }
+    }
+
     /// See [`super::RunEnvironment::tool_tokens`].
     pub fn tool_tokens(&mut self, workflow: &Arc<str>, tools: &[Arc<str>], ask: impl FnOnce() -> u64) -> u64 {
         let ask = || Setting::ToolTokens {
@@ -260,6 +282,7 @@ impl Setting {
             Self::Tokenizer { workflow, .. } => Key::Tokenizer(Arc::clone(workflow)),
             Self::MessageRules { profile, .. } => Key::MessageRules(profile.clone()),
             Self::Profile { named, .. } => Key::Profile(named.clone()),
+            Self::SummaryUse { profile, .. } => Key::SummaryUse(profile.clone()),
             Self::ToolTokens { workflow, tools, .. } => Key::ToolTokens(Arc::clone(workflow), tools.clone()),
             // Valid for one step only, so they have no last value.
             Self::Count { .. } | Self::CallMaximum(_) => return None,

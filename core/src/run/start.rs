@@ -18,7 +18,8 @@ use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::status::ThreadStatus;
 use crate::thread::{
-    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables, thread_variables,
+    Callee, EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables,
+    thread_variables,
 };
 
 /// Default nesting limit of forks and sub-workflows.
@@ -147,15 +148,39 @@ impl RunMachine {
         let called = step.env.graph(workflow_id);
         let called = called
             .ok_or_else(|| RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}")))?;
+        // The compiler has checked the workflow that a node names. The id of another callee may come from a script.
+        if called.triggered {
+            let message = format!("workflow {workflow_id} is started by triggers only");
+            return Err(RunError::new(RunErrorCode::NodeFailed, message));
+        }
         Ok((called, depth))
     }
 
-    /// Starts the workflow that a SUBGRAPH node calls.
-    pub(super) fn call(
+    /// Compiles the source of a called workflow, and returns it with the depth of the thread that walks it.
+    fn inline_callee(
         &mut self,
         parent: ThreadNo,
-        effect: EffectId,
+        source: &Arc<str>,
+        step: &Step<'_>,
+    ) -> Result<(Arc<Graph>, u32), RunError> {
+        let depth = self.deeper(parent)?;
+        self.memory.made(source.len() as u64);
+        let called = step.env.compile(source).map_err(|faults| {
+            let error = RunError::new(
+                RunErrorCode::NodeFailed,
+                "the workflow written during the run has faults",
+            );
+            error.with_details(json!({ "faults": faults }))
+        })?;
+        Ok((called, depth))
+    }
+
+    /// Starts the workflow that a thread calls.
+    pub(super) fn call(
+        &mut self,
+        (parent, effect): (ThreadNo, EffectId),
         node: NodeIx,
+        callee: &Callee,
         input: Arc<Value>,
         conversation: ConversationSource,
         step: &mut Step<'_>,
@@ -166,33 +191,48 @@ impl RunMachine {
         };
         // The node is read while the run is borrowed mutably below.
         let graph = Arc::clone(self.graph_of(parent));
-        let NodeKind::Subgraph { workflow_id, agent, .. } = &graph.node(node).kind else {
-            return;
+        let (found, agent) = match (callee, &graph.node(node).kind) {
+            (Callee::OfNode, NodeKind::Subgraph { workflow_id, agent, .. }) => {
+                (self.callee(parent, workflow_id, step), agent.clone())
+            }
+            // Only SUBGRAPH nodes name a workflow.
+            (Callee::OfNode, _) => return,
+            (Callee::Registered(workflow_id) | Callee::Tool(workflow_id), _) => {
+                (self.callee(parent, workflow_id, step), None)
+            }
+            (Callee::Inline(source), _) => (self.inline_callee(parent, source, step), None),
         };
-        let (called, depth) = match self.callee(parent, workflow_id, step) {
+        let (workflow, depth) = match found {
             Ok(callee) => callee,
             Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
-        let subgraph_id = Arc::clone(&called.workflow_id);
+        let input = match input_of(callee, &workflow, input, step) {
+            Ok(input) => input,
+            Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
+        };
+        let subgraph_id = Arc::clone(&workflow.workflow_id);
+        let written = written_of(callee, &graph.node(node).kind, &input);
         let start = InitialState {
             conversation,
-            agent: agent.clone(),
+            agent,
             depth,
             trigger_depth: at.trigger_depth,
             is_unlimited: at.is_unlimited,
             is_detached: at.is_detached,
-            ..InitialState::of(called, ThreadKind::Subgraph, Origin::Called { parent, effect }, input)
+            ..InitialState::of(workflow, ThreadKind::Subgraph, Origin::Called { parent, effect }, input)
         };
         let thread = self.start(start, step);
         // The end of the caller cancels the called workflow.
         self.tree.own(parent, OwnedWork::Child { effect, thread });
         let thread_id = self.thread_id(thread);
         self.emit(parent, EventType::SubgraphStarted, step, || {
-            vec![
+            let mut fields = vec![
                 ("nodeId", json!(graph.node(node).id)),
                 ("childThreadId", json!(thread_id)),
                 ("subgraphId", json!(subgraph_id)),
-            ]
+            ];
+            fields.extend(written);
+            fields
         });
     }
 
@@ -229,6 +269,42 @@ impl RunMachine {
         self.release(thread);
         self.answer(parent, effect, outcome);
     }
+}
+
+/// Returns the input of a called workflow: that of a tool is read from the arguments. An input that does not fit `inputSchema` is an error,
+/// except for a SUBGRAPH node, whose workflow is part of the definition.
+fn input_of(callee: &Callee, workflow: &Graph, input: Arc<Value>, step: &Step<'_>) -> Result<Arc<Value>, RunError> {
+    let input = match callee {
+        Callee::OfNode => return Ok(input),
+        Callee::Tool(_) => Arc::new(workflow.about.input_of(&input)),
+        Callee::Registered(_) | Callee::Inline(_) => input,
+    };
+    let Some(schema) = &workflow.about.input_schema else {
+        return Ok(input);
+    };
+    let fits = step.env.fits(&Value::Object(schema.clone()), &input);
+    fits.map(|()| input).map_err(|why| {
+        let id = &workflow.workflow_id;
+        let message = format!("the input does not fit the `inputSchema` of {id}: {why}");
+        RunError::new(RunErrorCode::InvalidInput, message)
+    })
+}
+
+/// Returns the fields of `SUBGRAPH_STARTED` about a workflow that was written during the run: its definition, which no file contains, and
+/// the label that a script gave to an agent.
+fn written_of(callee: &Callee, by: &NodeKind, input: &Value) -> Vec<(&'static str, Value)> {
+    let Callee::Inline(source) = callee else {
+        return Vec::new();
+    };
+    let definition = serde_json::from_str(source).ok();
+    // Only the input of an agent has a label. The input of a submitted workflow is the model's data, in which `label` may mean anything.
+    let is_agent = matches!(by, NodeKind::Orchestration(_));
+    let label = input.get("label").filter(|label| is_agent && label.is_string());
+    let fields = [("definition", definition), ("label", label.cloned())];
+    fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 fn limit_time(thread: ThreadNo, limit: Option<Millis>, step: &mut Step<'_>) {

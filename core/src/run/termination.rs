@@ -1,5 +1,7 @@
 //! End of a thread: cancels what it started and notifies its starter.
 
+use std::sync::Arc;
+
 use pirn_definition::definition::MergeVariables;
 use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
@@ -108,7 +110,7 @@ impl RunMachine {
                     let report = self.report(step.now);
                     // Before the report: a run of the session that starts when the outcome is visible has the new state.
                     step.out.extend(self.leave_session(&report));
-                    step.out.push(Effect::Report(Box::new(report)));
+                    step.out.push(Effect::Report(Arc::new(report)));
                     // Without detached threads and open calls the run may settle in this step.
                     quiet = self.quiescence.ended(true, self.tree.attached(), self.left());
                 }

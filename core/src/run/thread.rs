@@ -3,11 +3,11 @@
 //!
 //! A turn changes only the thread, the state that all threads share, and the queue. A panic in it affects no other thread.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{Conversation, MessageRules};
-use pirn_definition::definition::{PinSection, Pinned};
+use pirn_definition::definition::{PinSection, Pinned, ToolDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeIx, NodeKind};
@@ -32,8 +32,8 @@ use super::step::Step;
 use super::user_messages::UserMessages;
 use crate::status::ThreadStatus;
 use crate::thread::{
-    self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd,
-    ThreadKind, ThreadMachine, ThreadScope, When,
+    self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, OfferedTools, Outcome,
+    Output, ThreadEnd, ThreadKind, ThreadMachine, ThreadScope, TokenFigures, When,
 };
 
 /// Maximum number of effects in one turn. A loop of nodes that never wait continues in a later turn, so that cancels, pauses and
@@ -45,7 +45,7 @@ const MAX_EFFECTS_A_TURN: usize = 4_096;
 pub(super) struct LiveThread {
     pub(super) machine: ThreadMachine,
     pub(super) speech: ConversationSlot,
-    /// Effect that the supervisor performs for the thread.
+    /// Effect that the supervisor performs for the thread. Further ones are in [`RareFields`].
     supervised: Option<EffectId>,
     /// True after a panic: all further messages are dropped.
     has_panicked: bool,
@@ -58,6 +58,9 @@ pub(super) struct LiveThread {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct RareFields {
     merges: BTreeMap<FiringId, Box<Merge>>,
+    /// Effects that the supervisor performs for the thread, in addition to [`LiveThread::supervised`].
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    supervised: BTreeSet<EffectId>,
     /// Effects that exceeded the limit of the last turn.
     left_over: VecDeque<thread::Effect>,
 }
@@ -100,6 +103,24 @@ impl LiveThread {
         }
     }
 
+    /// Records that the supervisor performs an effect of the thread.
+    pub(super) fn supervise(&mut self, effect: EffectId) {
+        // Most threads have one such effect at a time.
+        match self.supervised {
+            None => self.supervised = Some(effect),
+            Some(_) => drop(self.rare.get_or_insert_default().supervised.insert(effect)),
+        }
+    }
+
+    /// Removes an effect that was answered or cancelled. Returns false if the supervisor does not perform it.
+    fn unsupervise(&mut self, effect: EffectId) -> bool {
+        if self.supervised == Some(effect) {
+            self.supervised = None;
+            return true;
+        }
+        self.rare.as_mut().is_some_and(|rare| rare.supervised.remove(&effect))
+    }
+
     /// Returns the owner of the conversation that this thread uses.
     pub(super) fn speaks_in(&self, own: ThreadNo) -> ThreadNo {
         match self.speech {
@@ -137,6 +158,7 @@ impl LiveThread {
                     node: self.machine.node(),
                     // The conversation adds itself when it forwards the end, so that it contains all earlier operations.
                     conversation: None,
+                    warnings: Vec::new(),
                 })
             }),
         }
@@ -163,6 +185,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) memory: &'t mut Memory,
     pub(super) places: ThreadLookup<'t>,
     pub(super) user_messages: &'t Option<Box<UserMessages>>,
+    pub(super) client_tools: &'t Option<Arc<Vec<ToolDefinition>>>,
     pub(super) step: &'t mut Step<'a>,
 }
 
@@ -195,9 +218,7 @@ impl ThreadTurn<'_, '_> {
             // Before the machine receives the value: equal events are replaced by one shared value.
             self.memory.arrived(outcome);
             // A later `Drop` of this id must not reach the supervisor, which has finished the effect.
-            if self.live.supervised == Some(*effect) {
-                self.live.supervised = None;
-            }
+            self.live.unsupervise(*effect);
             if self.budget.is_some() {
                 self.settle(*effect, outcome);
             }
@@ -336,7 +357,7 @@ impl ThreadTurn<'_, '_> {
             }
             // Passes through the conversation, like MAP and SUBGRAPH below, because the start needs a snapshot of it.
             thread::Effect::Fork { id, fork } => {
-                self.live.supervised = Some(id);
+                self.live.supervise(id);
                 let snapshot = self.live.machine.snapshot();
                 self.forward(ThreadRequest::Fork {
                     effect: id,
@@ -345,7 +366,7 @@ impl ThreadTurn<'_, '_> {
                 });
             }
             thread::Effect::Map { id, node, inputs } => {
-                self.live.supervised = Some(id);
+                self.live.supervise(id);
                 self.forward(ThreadRequest::Map {
                     effect: id,
                     node,
@@ -355,13 +376,15 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Child {
                 id,
                 node,
+                callee,
                 input,
                 conversation,
             } => {
-                self.live.supervised = Some(id);
+                self.live.supervise(id);
                 self.forward(ThreadRequest::Call {
                     effect: id,
                     node,
+                    callee,
                     input,
                     mode: conversation,
                 });
@@ -382,8 +405,7 @@ impl ThreadTurn<'_, '_> {
                     .send(Message::Supervisor(ToSupervisor::Applied { firing, error }));
             }
             // The cancel goes to the part that performs the effect: the supervisor, the budget, the evaluation queue, or the host.
-            thread::Effect::Drop { id } if self.live.supervised == Some(id) => {
-                self.live.supervised = None;
+            thread::Effect::Drop { id } if self.live.unsupervise(id) => {
                 self.forward(ThreadRequest::Drop { effect: id });
             }
             // The call was still queued for its budget, so the host has not received it.
@@ -415,10 +437,19 @@ impl ThreadTurn<'_, '_> {
                 self.outside(thread::Effect::WaitEvent { id, node, event, taken });
             }
             model @ thread::Effect::Model { .. } => return self.model(model),
-            external @ (thread::Effect::Script { .. }
-            | thread::Effect::Tool { .. }
-            | thread::Effect::Ask { .. }
-            | thread::Effect::Timer { .. }) => self.outside(external),
+            tool @ thread::Effect::Tool { .. } => return self.tool(tool),
+            thread::Effect::ScriptStep { id, node, mut state } => {
+                let tokens = self.token_limit();
+                // The first step sets the time that the script sees; its answer records it for the later ones.
+                let recorded = Arc::make_mut(&mut state);
+                recorded.now.get_or_insert(self.step.now);
+                // The answer records these figures too, for the results that the step delivers.
+                recorded.tokens = tokens.map(|(total, spent)| TokenFigures { total, spent });
+                self.outside(thread::Effect::ScriptStep { id, node, state });
+            }
+            external @ (thread::Effect::Script { .. } | thread::Effect::Ask { .. } | thread::Effect::Timer { .. }) => {
+                self.outside(external);
+            }
         }
         None
     }
@@ -504,9 +535,13 @@ impl ThreadTurn<'_, '_> {
                 let budget = self.budget_note();
                 let machine = &self.live.machine;
                 let graph = machine.graph();
-                let (tools, profile) = match &graph.node(node).kind {
-                    NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_deref()),
-                    _ => (&[][..], None),
+                let (tools, profile, offered) = match &graph.node(node).kind {
+                    NodeKind::Llm(llm) => {
+                        let offered =
+                            OfferedTools::of(llm, machine.kind() == ThreadKind::Main, self.client_tools.as_ref());
+                        (&llm.tools[..], llm.profile_id.as_deref(), offered)
+                    }
+                    _ => (&[][..], None, None),
                 };
                 // An expression of the node may have selected another profile than the configured one.
                 let chosen = choice.as_ref().and_then(|choice| choice.profile_id.clone());
@@ -522,6 +557,7 @@ impl ThreadTurn<'_, '_> {
                     pinned: Some(pinned),
                     budget,
                     tool_tokens: self.step.env.tool_tokens(graph, tools),
+                    offered: offered.map(Box::new),
                     rules: self.step.env.message_rules(profile),
                 }
             }
@@ -530,6 +566,7 @@ impl ThreadTurn<'_, '_> {
                 pinned: None,
                 budget: None,
                 tool_tokens: 0,
+                offered: None,
                 rules: MessageRules::default(),
             },
         };
@@ -546,7 +583,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     /// Sends a message to the supervisor through the conversation, behind the thread's earlier operations.
-    fn forward(&mut self, forwarded: ThreadRequest) {
+    pub(super) fn forward(&mut self, forwarded: ThreadRequest) {
         let message = ToConversation::Forward(self.no, Box::new(forwarded));
         let owner = self.live.speaks_in(self.no);
         self.mailbox.send(Message::Conversation(owner, message));

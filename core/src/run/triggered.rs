@@ -24,6 +24,7 @@ use super::message::{
 use super::report::NodeReport;
 use super::start::InitialState;
 use super::step::Step;
+use super::summaries::SummaryWarning;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
 use crate::status::ThreadStatus;
@@ -139,6 +140,8 @@ impl RunMachine {
                 }
                 start.messages = visible(&prepared.conversation);
                 start.is_unlimited = is_token;
+                let asked = prepared.asked.as_ref().filter(|_| is_token);
+                start.summary_profile = asked.and_then(|asked| step.env.profile(asked.profile_id.as_deref()));
                 step.out.push(Effect::StartRun(Box::new(start)));
             }
             TriggerAction::ExecuteTriggeredSubgraph(execute) => {
@@ -215,6 +218,8 @@ impl RunMachine {
         };
         let history = self.artifacts(thread).map_or(&[][..], |left| &left.history);
         let nodes = self.nodes(thread, history);
+        let warnings = self.artifacts(thread).map_or(&[][..], |left| &left.warnings);
+        let warnings = warnings.iter().map(SummaryWarning::to_json).collect();
         let Some(run) = self.firings.get_mut(id) else { return };
         run.report.status = Some(end.status);
         if run.firing.execute().is_some_and(|execute| execute.record_history) {
@@ -222,6 +227,7 @@ impl RunMachine {
         }
         // Retained even without `recordHistory`: `mergeHistory` reads them.
         run.nodes = nodes;
+        run.report.warnings = warnings;
         // Also without a time limit: the host ignores a timer that is not set.
         step.out.push(Effect::StopTimer {
             timer: Timer::Firing(id),
@@ -291,7 +297,10 @@ impl RunMachine {
         let merge = match change_of(run, config, conversation)? {
             // Without a change the thread needs no message to its conversation.
             None if globals.is_empty() => None,
-            Some(change) => Some(merge(run, change, globals)),
+            Some(change) => Some(Merge {
+                warnings: left.warnings.clone(),
+                ..merge(run, change, globals)
+            }),
             None => Some(Merge {
                 // Only variables change, so no COMPRESSION_COMPLETED is due.
                 is_compression: false,
@@ -323,7 +332,7 @@ impl RunMachine {
         // Any other output is valid too: the workflow may have had another purpose than a compression.
         let is_result = is_token && (output.get("messages").is_some() || output.get("markMap").is_some());
         let result = is_result
-            .then(|| serde_json::from_value::<CompressionResult>(output))
+            .then(|| serde_json::from_value::<Box<CompressionResult>>(output))
             .transpose();
         let result = match result {
             Ok(result) => result,
@@ -488,6 +497,7 @@ pub fn detached((id, firing): (FiringId, &Firing)) -> Option<DetachedStart> {
         input: Value::Object(event_fields(&firing.event, fields)),
         messages: Vec::new(),
         is_unlimited: false,
+        summary_profile: None,
         trigger_depth: firing.trigger_depth(),
     })
 }
@@ -610,6 +620,7 @@ fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
         is_compression: run.firing.is_token_event(),
         trigger_depth: run.firing.trigger_depth(),
         globals,
+        warnings: Vec::new(),
     }
 }
 

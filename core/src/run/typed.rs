@@ -9,6 +9,7 @@ use crate::status::ThreadStatus;
 
 /// Reason that an output cannot be converted.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum OutputError {
     /// The run did not complete, so it has no output.
     NotCompleted {

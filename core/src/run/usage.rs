@@ -68,6 +68,7 @@ impl RunMachine {
                     })
                     .collect(),
                 paths: self.paths(&threads),
+                cache: self.cache.clone(),
             },
             threads,
         }

@@ -7,20 +7,21 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
-use pirn_conversation::model_call::FinishReason;
+use pirn_conversation::model_call::{CacheUse, FinishReason};
 use pirn_definition::Millis;
 use pirn_definition::definition::{
     BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
-    TruncateContext,
+    ToolDefinition, ToolEntry, TruncateContext,
 };
 use pirn_definition::error::RunError;
-use pirn_definition::graph::{ContextNode, ForkIx, Graph, NodeIx, NodeKind, SnippetIx};
-use pirn_definition::message::{Message, Part, ToolCall};
+use pirn_definition::graph::{ContextNode, ForkIx, Graph, LlmNode, NodeIx, NodeKind, SnippetIx};
+use pirn_definition::message::{Message, Part, Role, ToolCall};
 use pirn_definition::value::Output;
 use pirn_events::event::{EventMask, RaisedEvent, TakenEvents};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::script_state::ScriptState;
 use crate::status::ThreadStatus;
 
 /// Number of an effect within its thread, ascending from 1.
@@ -48,7 +49,7 @@ impl ModelChoice {
         let (profile_id, own) = match &graph.node(node).kind {
             NodeKind::Llm(llm) => (llm.profile_id.clone(), llm.parameters.clone()),
             NodeKind::Context(ContextNode::Compress(config)) => {
-                // Compressions have untyped parameters: the profile is one of them.
+                // Compressions have untyped parameters: the profile is one of them. Runs of earlier versions used `extractive` otherwise.
                 let named = config.parameters.get("profileId").and_then(Value::as_str);
                 (Some(Arc::from(named.unwrap_or("extractive"))), None)
             }
@@ -66,6 +67,105 @@ impl ModelChoice {
             },
         }
     }
+}
+
+/// Tools of a model call in addition to those of its node. The request lists the tools of the node first, then these in the order of
+/// the fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedTools {
+    /// `read_skill`, whose definition lists the skills of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Arc<Vec<ToolDefinition>>>,
+    /// Tools of the run's client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Arc<Vec<ToolDefinition>>>,
+    /// Names of the deferred tools that the conversation has revealed, in the order of their revelation: each request lists those of the
+    /// request before first, so that the provider's prompt cache serves the common prefix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revealed: Vec<Arc<str>>,
+    /// Deferred entries of the node's tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deferred: Vec<Arc<str>>,
+}
+
+impl OfferedTools {
+    /// Returns the tools that an LLM node of a thread offers; `None` if there are none.
+    pub(crate) fn of(node: &LlmNode, is_main: bool, client: Option<&Arc<Vec<ToolDefinition>>>) -> Option<Self> {
+        let is_offered = node.client_tools.unwrap_or(is_main);
+        let client = client.filter(|_| is_offered).map(|tools| {
+            // A run with such a clash is refused at its start. A workflow that is only known later may clash nevertheless: two tools
+            // of one name would make the provider refuse the request.
+            let is_of_node = |tool: &ToolDefinition| {
+                let mut own = node.tools.iter();
+                own.any(|own| ToolEntry::includes(ToolEntry::name_in(own), &tool.name))
+            };
+            if tools.iter().any(is_of_node) {
+                Arc::new(tools.iter().filter(|tool| !is_of_node(tool)).cloned().collect())
+            } else {
+                Arc::clone(tools)
+            }
+        });
+        let deferred = node
+            .tools
+            .iter()
+            .filter(|listed| ToolEntry::deferred_name(listed).is_some());
+        let deferred: Vec<Arc<str>> = deferred.cloned().collect();
+        let skills = node.skills.as_ref().map(|skills| Arc::clone(&skills.definitions));
+        (skills.is_some() || client.is_some() || !deferred.is_empty()).then(|| Self {
+            skills,
+            client,
+            revealed: Vec::new(),
+            deferred,
+        })
+    }
+
+    /// Sets the revealed tools of the node to those that messages of the conversation name, in their order.
+    pub(crate) fn reveal<'a>(&mut self, messages: impl Iterator<Item = &'a Message>) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        for name in messages.flat_map(revealed_by) {
+            // Other nodes of the conversation may defer other tools.
+            let is_deferred = self
+                .deferred
+                .iter()
+                .any(|listed| ToolEntry::includes(ToolEntry::name_in(listed), name));
+            if is_deferred && !self.revealed.iter().any(|known| **known == *name) {
+                self.revealed.push(name.into());
+            }
+        }
+    }
+
+    /// Returns the tools whose definitions the run knows, in the order of the request.
+    pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
+        self.skills.iter().chain(&self.client).flat_map(|tools| tools.iter())
+    }
+
+    /// Returns true if the run's client executes the tool of this name.
+    pub(crate) fn is_of_client(&self, name: &str) -> bool {
+        self.client
+            .iter()
+            .flat_map(|tools| tools.iter())
+            .any(|tool| tool.name == name)
+    }
+}
+
+/// Key of the revealed tools in the metadata of a tool message.
+const REVEALED: &str = "revealedTools";
+
+/// Returns the metadata of a message with a search's result.
+pub(super) fn revealing(revealed: &[String]) -> Option<Map<String, Value>> {
+    (!revealed.is_empty()).then(|| Map::from_iter([(REVEALED.to_owned(), Value::from(revealed))]))
+}
+
+/// Returns the tools that a message has revealed. The complete history of a conversation contains every such message, also after
+/// compressions, in forks and in later runs of a session.
+fn revealed_by(message: &Message) -> impl Iterator<Item = &str> {
+    // Only results of tools reveal: a reply of a model or a message of a person contains no such metadata.
+    let metadata = message.metadata.as_ref().filter(|_| message.role == Role::Tool);
+    let names = metadata.and_then(|metadata| metadata.get(REVEALED)?.as_array());
+    names.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Tool choice of a model call, over the parameters of its profile and node.
@@ -116,10 +216,35 @@ pub struct ContinuedRequest {
     pub thread_id: Arc<str>,
     /// Tools that those requests offer.
     pub tools: Vec<Arc<str>>,
+    /// Tools that those requests offer in addition to their node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<Arc<OfferedTools>>,
     /// Parameters that override those of the profile.
     pub parameters: Option<Arc<Map<String, Value>>>,
     /// Fallback for a model with a smaller context window: a request with a transcript.
     pub transcript: Arc<ModelRequest>,
+}
+
+/// Request for a summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SummaryRequest {
+    /// Messages for the model.
+    pub request: Arc<ModelRequest>,
+    /// Model call that the request continues.
+    pub goes_on: Option<Arc<ContinuedRequest>>,
+    /// Profile of the model; `None` for the profile of the node.
+    pub profile_id: Option<Arc<str>>,
+}
+
+/// Summary by a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenSummary {
+    /// Text of the reply.
+    pub text: String,
+    /// True if the reply reached its maximum length.
+    pub is_truncated: bool,
 }
 
 /// Computed values of an LLM node, if it has more than templates: the object that answers [`Evaluation::Prompt`].
@@ -311,12 +436,16 @@ pub struct PendingReduction {
 pub enum ConversationOp {
     /// Adds messages: [`Outcome::Done`].
     Append(Vec<Message>),
+    /// Adds the reply of a model that is across the network: [`Outcome::Done`].
+    // Boxed: the size of every message is that of the largest one.
+    AppendReply(Box<AnsweredRequest>),
     /// Applies a CONTEXT_PROCESSOR operation: [`Outcome::Done`] or an error.
     Apply(ContextChange),
     /// Applies a built-in compression: [`Outcome::Done`], or [`Outcome::Summarize`] if a model must write the summary.
     Compress(CompressionConfig),
     /// Applies the summary that a model wrote for [`Outcome::Summarize`]: [`Outcome::Done`].
-    FinishSummary(String),
+    // Boxed: the size of every message is that of the largest one.
+    FinishSummary(Box<WrittenSummary>),
     /// Builds the next model request: [`Outcome::Prepared`].
     Prepare {
         /// Kind of agent, which selects the message rules.
@@ -336,6 +465,18 @@ pub enum ConversationOp {
     Merge(FiringId),
     /// Answers a call of a built-in tool: [`Outcome::Tool`].
     BuiltIn(BuiltInTool, Box<ToolCall>),
+}
+
+/// A model's reply with the use of the provider's prompt cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnsweredRequest {
+    /// The LLM node.
+    pub node: NodeIx,
+    /// The reply.
+    pub message: Message,
+    /// Use of the cache by the request.
+    pub cache: CacheUse,
 }
 
 /// A CONTEXT_PROCESSOR operation with rendered templates. The conversation counts the tokens of its messages.
@@ -364,6 +505,30 @@ pub enum ContextChange {
     },
     /// Retains the messages that match.
     Filter(FilterContext),
+}
+
+/// Workflow of a child thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Callee {
+    /// The workflow and the agent of the SUBGRAPH node.
+    #[default]
+    OfNode,
+    /// The registered workflow with this id.
+    Registered(Arc<str>),
+    /// The registered workflow with this id, called by a model: the child's input is read from the arguments of the call.
+    Tool(Arc<str>),
+    /// The workflow with this source, which is compiled when the child starts ([`compile_inline`]). Equal sources share one graph, so
+    /// that values which differ between children belong into the input.
+    ///
+    /// [`compile_inline`]: pirn_definition::graph::compile_inline
+    Inline(Arc<str>),
+}
+
+impl Callee {
+    /// Returns true for the workflow of a SUBGRAPH node.
+    pub fn is_of_node(&self) -> bool {
+        *self == Self::OfNode
+    }
 }
 
 /// Purpose of a thread's timer.
@@ -411,6 +576,16 @@ pub enum Effect {
         /// Input of the node.
         input: Arc<Value>,
     },
+    /// Evaluates the script of a SCRIPT node until it waits for its calls: [`Outcome::Value`] with its new calls and its end, or an
+    /// error. The evaluation has no effect outside, so that it may be repeated.
+    ScriptStep {
+        /// Id of this effect.
+        id: EffectId,
+        /// The SCRIPT node.
+        node: NodeIx,
+        /// Recorded inputs of the script: its arguments, its calls, and their results so far.
+        state: Arc<ScriptState>,
+    },
     /// Sends an operation to the conversation.
     Conversation {
         /// Id of this effect; 0 if the thread expects no answer.
@@ -435,6 +610,9 @@ pub enum Effect {
         /// Set if the request continues one that the model received before.
         #[serde(default)]
         goes_on: Option<Arc<ContinuedRequest>>,
+        /// Tools that the request offers in addition to those of the node.
+        #[serde(default)]
+        offered: Option<Arc<OfferedTools>>,
     },
     /// Calls a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] if nothing was called.
     Tool {
@@ -466,12 +644,15 @@ pub enum Effect {
         /// Input of each thread, as a list.
         inputs: Arc<Value>,
     },
-    /// Runs another workflow: [`Outcome::Child`] or an error.
+    /// Runs another workflow in a child thread: [`Outcome::Child`] or an error. A node may have several children at once.
     Child {
         /// Id of this effect.
         id: EffectId,
-        /// The SUBGRAPH node.
+        /// Node that starts the child.
         node: NodeIx,
+        /// Workflow of the child.
+        #[serde(default, skip_serializing_if = "Callee::is_of_node")]
+        callee: Callee,
         /// Input of the child.
         input: Arc<Value>,
         /// Origin of the child's conversation.
@@ -576,8 +757,8 @@ pub enum Outcome {
     Tool(ToolResult),
     /// The tool was not called: a person must approve the call first.
     NeedsConsent(Box<ConsentRequest>),
-    /// Request for a summary, and the model call that it continues, if any.
-    Summarize(Arc<ModelRequest>, Option<Arc<ContinuedRequest>>),
+    /// Request for a summary.
+    Summarize(Box<SummaryRequest>),
     /// A fork was joined successfully.
     Joined(Joined),
     /// A called workflow completed.
@@ -651,6 +832,9 @@ pub struct RequestWithEvents {
     /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. The thread
     /// raises them, not the conversation, so that they are ordered among its other events.
     pub events: Vec<RaisedEvent>,
+    /// Tools that the request offers in addition to those of the node.
+    #[serde(default)]
+    pub offered: Option<Arc<OfferedTools>>,
 }
 
 /// A model's reply.
@@ -672,6 +856,9 @@ pub struct ModelReply {
     /// Metadata of the assistant message, such as provider data that later requests must include.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
+    /// Use of the provider's prompt cache by the answered attempt; `None` for offline models and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Box<CacheUse>>,
 }
 
 /// Result of a tool call, for the model.
@@ -684,6 +871,9 @@ pub struct ToolResult {
     pub media: Vec<Part>,
     /// True if it is an error.
     pub failed: bool,
+    /// Names of the deferred tools that a search has found. The conversation offers them from its next request on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revealed: Vec<String>,
     /// Tokens of model calls that the tool made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Box<TokenUsage>>,

@@ -239,6 +239,10 @@ fn outcome(
             | NodeKind::Function { input: Some(input), .. }
             | NodeKind::Subgraph { input: Some(input), .. }
             | NodeKind::Tool { arguments: input, .. } => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
+            NodeKind::Orchestration(script) => match &script.input {
+                Some(input) => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
+                None => Ok(Outcome::Value(scope.output())),
+            },
             NodeKind::Map(map) => item_inputs(graph, map, scope, evaluator).map(Outcome::Value),
             // A loop stores the list itself and copies items one at a time, so that the iterable stays one value.
             NodeKind::LoopStart(LoopNode {

@@ -366,6 +366,11 @@ impl ThreadMachine {
         self.run.interactions(self)
     }
 
+    /// Returns the names of the deferred tools that the last request of the LLM node offered.
+    pub(crate) fn revealed_tools(&self) -> &[Arc<str>] {
+        self.run.revealed_tools()
+    }
+
     // ---- transitions
 
     /// Processes one input and appends its effects to `out`.

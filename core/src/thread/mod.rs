@@ -16,6 +16,7 @@ mod machine;
 mod nodes;
 mod retry;
 mod safe_point;
+mod script_state;
 mod seed;
 mod spec;
 mod state;
@@ -23,19 +24,21 @@ mod step;
 mod usage;
 
 pub use effect::{
-    CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Environment,
-    Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PendingReduction,
-    PersonsAnswer, RequestWithEvents, ScriptLogs, ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
-    When,
+    AnsweredRequest, Callee, CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect,
+    EffectId, Environment, Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, OfferedTools,
+    Outcome, PendingReduction, PersonsAnswer, RequestWithEvents, ScriptLogs, SummaryRequest, ThreadEnd, TimerPurpose,
+    ToolChoice, ToolResult, TriggeredResult, When, WrittenSummary,
 };
 pub use evaluate::{ThreadScope, evaluate, written};
 pub use id::ThreadId;
 pub(crate) use items::item_names;
 pub use machine::{NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables};
-pub use nodes::consent::{ConsentAnswer, ToolConsent};
+pub use nodes::consent::{ClientCall, ConsentAnswer, ToolConsent};
 pub use nodes::question::Interaction;
+pub(crate) use nodes::script::called_workflows;
 pub use pirn_definition::value::Output;
 pub use safe_point::variable_fields;
+pub use script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget, TokenFigures};
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use state::{Outputs, Variable, Variables, coerce};
 pub use usage::UsageByNode;

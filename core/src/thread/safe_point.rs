@@ -162,7 +162,7 @@ impl StepContext<'_> {
     }
 
     /// Applies pending work in order. Stops at work that needs an answer of the conversation, and returns that.
-    pub(super) fn apply_arrived(&mut self, when: SafePointKind) -> Option<(EffectId, PendingMerge)> {
+    pub(super) fn apply_arrived(&mut self, when: SafePointKind) -> Option<(EffectId, Box<PendingMerge>)> {
         let may_now = |work: &SafePointWork| match (when, work) {
             (SafePointKind::BetweenNodes, _) => true,
             (SafePointKind::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
@@ -200,7 +200,7 @@ impl StepContext<'_> {
                     // `arrived`.
                     let id = self.next_effect();
                     self.converse(id, ConversationOp::Merge(firing));
-                    return Some((id, merge));
+                    return Some((id, Box::new(merge)));
                 }
             }
         }

@@ -118,6 +118,12 @@ impl StepContext<'_> {
                 EventType::ArtifactKept,
                 EventType::ArtifactDropped,
             ]),
+            ConversationOp::AppendReply(_) => self.may_be_held_by(&[
+                EventType::MessageAdded,
+                EventType::ArtifactKept,
+                EventType::ArtifactDropped,
+                EventType::CacheCollapsed,
+            ]),
             ConversationOp::AddUserMessages(_) => {
                 self.may_be_held_by(&[EventType::MessageAdded, EventType::UserMessage]);
             }

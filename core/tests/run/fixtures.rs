@@ -1,5 +1,6 @@
 //! Environment of a run without actors: workflows, and constant answers.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use pirn_conversation::conversation::{Estimator, MessageRules, ModelRequest, Tok
 use pirn_conversation::model_call::CallBound;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment};
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
-use pirn_definition::definition::{SourceFile, load};
-use pirn_definition::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
+use pirn_definition::definition::{Fault, SourceFile, load};
+use pirn_definition::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_inline, compile_loaded};
 use pirn_definition::script::Scope;
 use pirn_events::event::EventMask;
 use serde_json::json;
@@ -16,9 +17,9 @@ use serde_json::json;
 /// Maximum number of tokens in a reply of the profile `writer`.
 pub(crate) const WRITER: u64 = 40;
 
-/// Workflows, and constant answers.
+/// Registered workflows, those written during a run, and constant answers.
 #[derive(Clone)]
-pub(crate) struct Workflows(pub(crate) BTreeMap<String, Arc<Graph>>);
+pub(crate) struct Workflows(BTreeMap<String, Arc<Graph>>, RefCell<BTreeMap<Arc<str>, Arc<Graph>>>);
 
 pub(crate) const LISTENING: EventInterest = EventInterest {
     interest: EventMask::ALL,
@@ -32,7 +33,10 @@ impl Workflows {
         let compiled = compile_loaded(&loaded, &CompileContext::default());
         assert!(compiled.faults.is_empty(), "{:?}", compiled.faults);
         let graphs = compiled.graphs.into_iter();
-        Self(graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect())
+        Self(
+            graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect(),
+            RefCell::default(),
+        )
     }
 }
 
@@ -42,6 +46,21 @@ impl RunEnvironment for Workflows {
     }
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
         self.0.get(workflow_id).cloned()
+    }
+    fn compile(&self, source: &Arc<str>) -> Result<Arc<Graph>, Vec<Fault>> {
+        let registered: Vec<_> = self.0.values().cloned().collect();
+        let mut inline = self.1.borrow_mut();
+        if let Some(graph) = inline.get(source) {
+            return Ok(Arc::clone(graph));
+        }
+        let context = CompileContext {
+            registered: &registered,
+            first_uid: 1_000 + inline.len() as u64,
+            ..CompileContext::default()
+        };
+        let graph = compile_inline(source, &context)?;
+        inline.insert(Arc::clone(source), Arc::clone(&graph));
+        Ok(graph)
     }
     fn token_limit(&self, _: &Graph) -> Option<u64> {
         None

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pirn_conversation::conversation::Conversation;
 use pirn_core::run::{
-    AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,
-    Timer, ToSupervisor, ToThread,
+    AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed,
+    SummaryRules, ThreadNo, Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};
@@ -111,6 +111,8 @@ impl Harness {
             picks_starts: false,
             run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
             session: None,
+            client_tools: None,
+            summaries: SummaryRules::new(None),
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);
         let mut harness = Self {
@@ -159,8 +161,7 @@ impl Harness {
         if self.is_stored {
             let text = serde_json::to_string(&self.machine).unwrap();
             let mut machine: RunMachine = serde_json::from_str(&text).unwrap();
-            let graphs = &self.world.0;
-            machine.attach(&|id| graphs.get(id).cloned()).unwrap();
+            machine.attach(&self.world).unwrap();
             self.machine = machine;
         }
     }
@@ -260,7 +261,10 @@ impl Harness {
                 Effect::SetTimer { timer, .. } => self.timers.push(timer),
                 Effect::StopTimer { timer } => self.timers.retain(|other| *other != timer),
                 Effect::Report(report) => {
-                    assert!(self.report.replace(*report).is_none(), "the outcome is told once");
+                    assert!(
+                        self.report.replace(Arc::unwrap_or_clone(report)).is_none(),
+                        "the outcome is told once"
+                    );
                 }
                 Effect::Settled => self.is_settled = true,
                 Effect::CallTrigger { call, .. } => self.calls.push(call),

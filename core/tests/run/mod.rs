@@ -3,6 +3,7 @@
 
 mod any_input;
 mod budgets;
+mod children;
 mod fixtures;
 mod harness;
 mod oracle;

@@ -9,7 +9,7 @@ use super::walk::{Tried, walk};
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
 /// States with an awaited effect. A paused thread still applies the results of triggers.
-const ASKS: [&str; 36] = [
+const ASKS: [&str; 37] = [
     "PAUSED AwaitingTriggers",
     "PAUSED Merging",
     "AwaitingTriggers",
@@ -31,6 +31,7 @@ const ASKS: [&str; 36] = [
     "Llm.Closing",
     "Code.Input",
     "Code.Work",
+    "Script",
     "Route",
     "Join",
     "Subgraph.Input",

@@ -7,8 +7,8 @@ use pirn_conversation::conversation::{ModelRequest, Repairs, TokenUsage};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
-    NodeStatus, Outcome, Output, Outputs, PersonsAnswer, RequestWithEvents, ThreadKind, ThreadMachine, ThreadSeed,
-    TimerPurpose, ToolResult, Variables, When,
+    NodeStatus, Outcome, Output, Outputs, PersonsAnswer, RequestWithEvents, SummaryRequest, ThreadKind, ThreadMachine,
+    ThreadSeed, TimerPurpose, ToolResult, Variables, When,
 };
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeKind;
@@ -23,6 +23,7 @@ use super::kind::Dice;
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Choice(usize),
+    Step,
     Value,
     Items,
     Answered,
@@ -104,7 +105,11 @@ impl World {
             Wanted::Items => Outcome::Value(Arc::new(json!([1, 2]))),
             Wanted::Texts => Outcome::Texts(vec![Some("text".to_owned()), None]),
             Wanted::Done => Outcome::Done,
-            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(model_request(), None),
+            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(Box::new(SummaryRequest {
+                request: model_request(),
+                goes_on: None,
+                profile_id: None,
+            })),
             // The conversation raises COMPRESSION_COMPLETED, so that it is counted here.
             Wanted::Compressed | Wanted::Summarized => {
                 self.compressions.1 += 1;
@@ -116,6 +121,7 @@ impl World {
                 Outcome::Prepared(RequestWithEvents {
                     request: Arc::new(model_request().into()),
                     events: crosses.then_some(event).into_iter().collect(),
+                    offered: None,
                 })
             }
             Wanted::Reply { with_tools } => {
@@ -132,6 +138,7 @@ impl World {
                     ..ModelReply::default()
                 }))
             }
+            Wanted::Step => Outcome::Value(Arc::new(self.script_step())),
             Wanted::Tool { is_consented: false } if self.dice.below(4) == 0 => {
                 Outcome::NeedsConsent(Box::new(ConsentRequest {
                     reason: "a word".to_owned(),
@@ -177,6 +184,33 @@ impl World {
         }
     }
 
+    /// Returns the answer of a script that makes calls of every kind.
+    fn script_step(&mut self) -> Value {
+        let call = |world: &mut Self| {
+            let number = world.dice.below(6);
+            let (kind, args) = match world.dice.below(9) {
+                0 => ("agent", json!({"prompt": "p"})),
+                1 => ("agent", json!({"prompt": "p", "schema": {}})),
+                2 => ("workflow", json!({"name": "other", "input": 1})),
+                3 => ("tool", json!({"name": "t", "input": {}})),
+                4 => ("ask", json!({"question": "q", "timeoutMs": 5})),
+                5 => ("sleep", json!({"ms": 5})),
+                6 => ("event", json!({"name": "go", "timeoutMs": 5})),
+                7 => ("cancel", json!([number, number + 1])),
+                // Refused, as the script of a person who made a mistake.
+                _ => ("tool", json!({"name": "unknown"})),
+            };
+            json!({"kind": kind, "args": args, "digest": "0"})
+        };
+        let calls: Vec<Value> = (0..self.dice.below(4)).map(|_| call(self)).collect();
+        let end = match self.dice.below(6) {
+            0 => json!({"returned": 1}),
+            1 => json!({"failed": {"code": "SCRIPT_ERROR", "message": "m"}}),
+            _ => Value::Null,
+        };
+        json!({"now": 1, "calls": calls, "notes": [["info", "line"]], "end": end})
+    }
+
     pub(crate) fn take(&mut self, effect: Effect) {
         assert!(!self.ended, "after the end: {effect:?}");
         let graph = graph();
@@ -204,7 +238,7 @@ impl World {
             Effect::Conversation { id: 0, .. } => return,
             Effect::Conversation { id, op } => {
                 let wanted = match op {
-                    ConversationOp::Append(_) => {
+                    ConversationOp::Append(_) | ConversationOp::AppendReply(_) => {
                         self.appends.insert(id);
                         Wanted::Done
                     }
@@ -225,6 +259,7 @@ impl World {
                 };
                 (id, wanted)
             }
+            Effect::ScriptStep { id, .. } => (id, Wanted::Step),
             Effect::Model { id, node, .. } => {
                 let with_tools = graph.node(node).kind.type_name() == "LLM";
                 (id, Wanted::Reply { with_tools })

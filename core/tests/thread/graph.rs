@@ -19,9 +19,9 @@ pub(crate) fn graph() -> Arc<Graph> {
 }
 
 /// The stations the hub leads to.
-const STATIONS: [&str; 16] = [
+const STATIONS: [&str; 17] = [
     "ask-once", "set", "share", "script", "function", "ask", "fork", "call", "insert", "shrink", "pin", "wait", "hear",
-    "route", "each", "person",
+    "route", "each", "person", "plan",
 ];
 
 fn workflow() -> Value {
@@ -48,6 +48,7 @@ fn workflow() -> Value {
         {"id": "call", "type": "SUBGRAPH", "config": {"subgraphId": "other", "input": "v", "output": "output.x"}},
         {"id": "each", "type": "MAP", "config": {"subgraphId": "other", "items": "v", "input": "item"}, "retry": retry},
         {"id": "person", "type": "USER_INTERACTION", "config": {"question": "{{v}}?", "timeoutMs": 5, "onTimeout": {"targetNodeId": "hub"}}},
+        {"id": "plan", "type": "SCRIPT", "config": {"code": "return 1", "input": "v", "tools": ["t"], "limits": {"concurrency": 2}}, "retry": retry},
         {"id": "insert", "type": "CONTEXT_PROCESSOR", "config": {"operation": "insert", "messages": message}},
         {"id": "shrink", "type": "CONTEXT_PROCESSOR", "config": {"operation": "compress", "strategy": "summarize", "parameters": {}}},
         {"id": "pin", "type": "CONTEXT_PROCESSOR", "config": {"operation": "pin", "section": "role", "value": "{{v}}"}},

@@ -1,8 +1,12 @@
-//! Approval of a tool call by a person: the call runs, runs with changed arguments, or is refused.
+//! Tool calls that wait for an answer from outside: approval by a person, after which the call runs, runs with changed arguments, or
+//! is refused; and execution by the client of the run.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use pirn_definition::Millis;
+use pirn_definition::definition::BuiltInTool;
+use pirn_definition::error::RunError;
 use pirn_definition::message::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -27,6 +31,62 @@ pub struct ToolConsent {
     pub reason: String,
     /// JSON Schema of the arguments.
     pub schema: Value,
+}
+
+/// Tool call that the run's client executes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientCall {
+    /// Name of the tool.
+    pub name: String,
+    /// Arguments of the call.
+    pub arguments: Value,
+    /// Id that the model gave the call.
+    pub tool_call_id: String,
+}
+
+/// JSON form of a client's answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum WrittenResult {
+    Output(Value),
+    Error(String),
+}
+
+impl ClientCall {
+    /// Parses the client's answer to a call: `{"output": VALUE}` or `{"error": TEXT}`. The model receives text as it is, and any other
+    /// value as JSON.
+    ///
+    /// # Errors
+    /// Returns a sentence that describes the accepted forms.
+    pub fn read(answer: &Value) -> Result<ToolResult, String> {
+        match WrittenResult::deserialize(answer) {
+            Ok(WrittenResult::Output(Value::String(content))) => Ok(ToolResult {
+                content,
+                ..ToolResult::default()
+            }),
+            Ok(WrittenResult::Output(value)) => Ok(ToolResult {
+                content: value.to_string(),
+                ..ToolResult::default()
+            }),
+            Ok(WrittenResult::Error(text)) => Ok(ToolResult::failed(text)),
+            Err(_) => Err("expected the result of the tool: {\"output\": VALUE} or {\"error\": TEXT}".to_owned()),
+        }
+    }
+
+    /// Returns the JSON Schema of the input of [`Self::read`].
+    pub fn schema() -> Arc<Map<String, Value>> {
+        // Built once: `interactions` returns it for each open call at each query.
+        static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
+            let written = |field: &str, schema: Value| json!({"type": "object", "required": [field], "additionalProperties": false, "properties": {field: schema}});
+            let any_of = json!([
+                written("output", json!({})),
+                written("error", json!({"type": "string"}))
+            ]);
+            Arc::new(Map::from_iter([("anyOf".to_owned(), any_of)]))
+        });
+        Arc::clone(&SCHEMA)
+    }
 }
 
 /// Answer of a person to an approval request.
@@ -103,6 +163,11 @@ pub(in crate::thread) enum Consent {
     },
     /// The call executes, with changed arguments if a person changed them.
     Allowed { id: EffectId, edited: Option<Value> },
+    /// The run's client executes the call.
+    Client {
+        question: OpenQuestion,
+        call: Arc<ClientCall>,
+    },
 }
 
 /// Result of an answer.
@@ -132,10 +197,21 @@ impl Consent {
         }
     }
 
+    /// Requests the result of a call from the run's client. Returns the effect that awaits it.
+    pub(super) fn ask_client(cx: &mut StepContext<'_>, call: &ToolCall) -> (EffectId, Self) {
+        let call = Arc::new(ClientCall {
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            tool_call_id: call.id.clone(),
+        });
+        let question = OpenQuestion::put(cx, client_content(&call));
+        (question.id, Self::Client { question, call })
+    }
+
     /// Returns true if the call waits for this effect.
     pub(super) fn awaits(&self, effect: EffectId) -> bool {
         match self {
-            Self::Asked { question, .. } => question.awaits(effect),
+            Self::Asked { question, .. } | Self::Client { question, .. } => question.awaits(effect),
             Self::Allowed { id, .. } => *id == effect,
         }
     }
@@ -149,13 +225,18 @@ impl Consent {
         outcome: Outcome,
     ) -> ConsentOutcome {
         match self {
-            Self::Allowed { edited, .. } => {
-                let result = match outcome {
-                    Outcome::Tool(result) => result,
-                    // A failed call is a result: the model, not the node, decides about it.
-                    other => ToolResult::failed(failure(other).to_string()),
+            Self::Allowed { edited, .. } => ConsentOutcome::Ended(result_of_call(outcome), edited),
+            Self::Client { question, .. } => {
+                let result = match question.handle_answer(cx, effect, outcome) {
+                    QuestionOutcome::Answered(answer) => {
+                        // The answer was checked before it was accepted. An invalid one is an error for the model.
+                        ClientCall::read(&answer.answer).unwrap_or_else(ToolResult::failed)
+                    }
+                    // Not reached: the question has no time limit.
+                    QuestionOutcome::NobodyInTime => ToolResult::failed("the client sent no result in time"),
+                    QuestionOutcome::Failed(error) => ToolResult::failed(error.to_string()),
                 };
-                ConsentOutcome::Ended(result, edited)
+                ConsentOutcome::Ended(result, None)
             }
             Self::Asked {
                 question,
@@ -193,6 +274,7 @@ impl Consent {
                 tool,
                 timeout_ms,
             } => Some((question.id, content(tool, *timeout_ms).of(thread, question.id))),
+            Self::Client { question, call } => Some((question.id, client_content(call).of(thread, question.id))),
             // The question was answered.
             Self::Allowed { .. } => None,
         }
@@ -201,7 +283,7 @@ impl Consent {
     /// Cancels the question or the call.
     pub(super) fn abandon(&self, cx: &mut StepContext<'_>) {
         match self {
-            Self::Asked { question, .. } => question.withdraw(cx),
+            Self::Asked { question, .. } | Self::Client { question, .. } => question.withdraw(cx),
             Self::Allowed { id, .. } => cx.out.push(Effect::Drop { id: *id }),
         }
     }
@@ -209,11 +291,60 @@ impl Consent {
 
 fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> QuestionContent {
     QuestionContent {
-        question: format!("May the tool {} run with {}?", tool.name, tool.arguments).into(),
+        question: if tool.name == BuiltInTool::RunWorkflow.name() {
+            // The plan is the reason: it shows the graph better than its JSON in the arguments.
+            format!("May this workflow run? {}", tool.reason).into()
+        } else {
+            format!("May the tool {} run with {}?", tool.name, tool.arguments).into()
+        },
         schema: Some(ConsentAnswer::schema()),
         timeout_ms,
         // Marks the question as an approval: its answer is read by `ConsentAnswer::read`.
         tool: Some(Arc::clone(tool)),
+        ..QuestionContent::default()
+    }
+}
+
+/// Returns the result of a call for the model. A failed call is a result too: the model, not the node, decides about it.
+pub(super) fn result_of_call(outcome: Outcome) -> ToolResult {
+    match outcome {
+        Outcome::Tool(result) => result,
+        // The tool is a workflow. Text is passed on as it is: as JSON it would have quotes.
+        Outcome::Child { output } => ToolResult {
+            content: match &*output {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+            ..ToolResult::default()
+        },
+        other => ToolResult::failed(with_causes(&failure(other))),
+    }
+}
+
+/// Describes an error with its causes: the model corrects a call by the cause, such as the failed node of a workflow.
+fn with_causes(error: &RunError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.cause.as_ref();
+    while let Some(cause) = next {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; cause: {cause}");
+        // The position in a script that the model wrote.
+        if let Some(details) = &cause.details
+            && let (Some(line), Some(column)) = (details["line"].as_u64(), details["column"].as_u64())
+        {
+            let _ = write!(text, " (line {line}, column {column})");
+        }
+        next = cause.cause.as_ref();
+    }
+    text
+}
+
+fn client_content(call: &Arc<ClientCall>) -> QuestionContent {
+    QuestionContent {
+        question: format!("The client executes the tool {} with {}.", call.name, call.arguments).into(),
+        schema: Some(ClientCall::schema()),
+        // Marks the question as a call of a client tool: its answer is read by `ClientCall::read`.
+        client_tool: Some(Arc::clone(call)),
         ..QuestionContent::default()
     }
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_conversation::conversation::ModelRequest;
-use pirn_conversation::model_call::{FailureKind, ModelFailure};
+use pirn_conversation::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -13,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Evaluation, Outcome};
+use crate::thread::effect::{
+    ContextChange, ConversationOp, Effect, EffectId, Evaluation, ModelChoice, Outcome, SummaryRequest, WrittenSummary,
+};
 use crate::thread::step::StepContext;
 
 /// Stage of the node, named after the answer that it awaits.
@@ -30,8 +31,9 @@ pub(in crate::thread) enum Stage {
     /// Summary of a model, with a fallback request if the model rejects this one or continues the conversation instead.
     Summary {
         id: EffectId,
+        // Boxed: every waiting thread has the size of the largest stage of any node.
         #[serde(default)]
-        transcript: Option<Arc<ModelRequest>>,
+        fallback: Option<Box<SummaryRequest>>,
     },
 }
 
@@ -93,33 +95,36 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
         (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
         (Stage::Compressing { .. }, Outcome::Done) => cx.unless_stopped(|cx| Progress::Done(cx.thread.last.clone())),
         // Nothing has been applied yet, so that the stop needs no model call first.
-        (Stage::Compressing { .. }, Outcome::Summarize(..)) if cx.thread.stop.is_some() => {
+        (Stage::Compressing { .. }, Outcome::Summarize(_)) if cx.thread.stop.is_some() => {
             emit_failure(cx, &stopped());
             cx.unless_stopped(|_| Progress::Failed(stopped()))
         }
-        (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
+        (Stage::Compressing { .. }, Outcome::Summarize(summary)) => {
             // The host raises the tokens of the summary in the thread's name.
             cx.may_be_held_by(&[EventType::LlmToken]);
-            summarize(cx, request, goes_on)
+            summarize(cx, *summary)
         }
-        (Stage::Summary { transcript, .. }, Outcome::Reply(reply)) => {
+        (Stage::Summary { fallback, .. }, Outcome::Reply(reply)) => {
             cx.spend(reply.usage);
             // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
             let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
-            // Without a fallback the text is used: `finish_summary` ignores a blank one.
-            match transcript.filter(|_| went_on) {
-                // The fallback has none itself, so that a compression makes at most two model calls.
-                Some(transcript) => summarize(cx, transcript, None),
-                None => compress(cx, ConversationOp::FinishSummary(reply.content)),
+            // Without a fallback the text is used: a blank one is ignored.
+            if let Some(fallback) = fallback.filter(|_| went_on) {
+                return summarize(cx, *fallback);
             }
+            let written = WrittenSummary {
+                text: reply.content,
+                is_truncated: reply.finish_reason == FinishReason::Length,
+            };
+            compress(cx, ConversationOp::FinishSummary(Box::new(written)))
         }
-        (Stage::Summary { transcript, .. }, other) => {
+        (Stage::Summary { fallback, .. }, other) => {
             // Counts the tokens of the failed call first: they are spent even if the fallback succeeds.
             let error = super::llm::call_error(cx, other);
             // The long request may exceed the context of the model. Other failures would fail the transcript too.
             let is_rejected = ModelFailure::of(&error).kind == FailureKind::Rejected;
-            if let Some(transcript) = transcript.filter(|_| is_rejected) {
-                return summarize(cx, transcript, None);
+            if let Some(fallback) = fallback.filter(|_| is_rejected) {
+                return summarize(cx, *fallback);
             }
             emit_failure(cx, &error);
             Progress::Failed(error)
@@ -153,22 +158,39 @@ fn emit_failure(cx: &mut StepContext<'_>, error: &RunError) {
 }
 
 /// Requests a summary from the model.
-fn summarize(cx: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<ContinuedRequest>>) -> Progress {
+fn summarize(cx: &mut StepContext<'_>, summary: SummaryRequest) -> Progress {
+    let SummaryRequest {
+        request,
+        goes_on,
+        profile_id,
+    } = summary;
     let (id, key) = cx.next_call();
     let node = cx.thread.at;
-    // Stored in the stage, because the request itself moves to the host.
-    let transcript = goes_on.as_ref().map(|goes_on| Arc::clone(&goes_on.transcript));
+    // Stored in the stage, because the request itself moves to the host. The fallback has none itself, so that a summary needs at most
+    // two model calls.
+    let fallback = goes_on.as_ref().map(|goes_on| {
+        Box::new(SummaryRequest {
+            request: Arc::clone(&goes_on.transcript),
+            goes_on: None,
+            profile_id: profile_id.clone(),
+        })
+    });
     cx.out.push(Effect::Model {
         id,
         key,
         node,
         request: Arc::new(request.into()),
         offers_tools: false,
-        // The profile of the summary comes from the parameters of the compression: see `ModelChoice::of`.
-        choice: None,
+        choice: profile_id.map(|profile_id| {
+            Arc::new(ModelChoice {
+                profile_id: Some(profile_id),
+                parameters: None,
+            })
+        }),
         goes_on,
+        offered: None,
     });
-    Progress::Wait(NodeRun::Context(Stage::Summary { id, transcript }))
+    Progress::Wait(NodeRun::Context(Stage::Summary { id, fallback }))
 }
 
 fn compress(cx: &mut StepContext<'_>, op: ConversationOp) -> Progress {

@@ -61,6 +61,7 @@ fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>
         choices: node.choices.clone(),
         timeout_ms: node.timeout_ms,
         tool: None,
+        client_tool: None,
     }
 }
 

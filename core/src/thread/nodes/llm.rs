@@ -26,15 +26,17 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{LlmNode, NodeKind};
 use pirn_definition::message::{Message, Part, Role, ToolCall};
+use pirn_events::event::RaisedEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::consent::{Consent, ConsentOutcome};
+use super::consent::{Consent, ConsentOutcome, result_of_call};
 use super::question::Interaction;
 use super::{NodeRun, Progress, evaluate, failure, request};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{
-    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, RequestWithEvents, ToolResult, When,
+    AnsweredRequest, ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, OfferedTools, Outcome,
+    RequestWithEvents, ToolResult, When, revealing,
 };
 use crate::thread::safe_point::{PendingMerge, SafePointKind};
 use crate::thread::step::StepContext;
@@ -57,6 +59,9 @@ pub(in crate::thread) struct Stage {
     /// True after the last round of tool calls: the model must reply without tools.
     #[serde(default)]
     is_last_word: bool,
+    /// Tools of the last request in addition to those of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offered: Option<Arc<OfferedTools>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,7 +81,7 @@ enum LlmPhase {
     Held,
     Merging {
         id: EffectId,
-        merge: PendingMerge,
+        merge: Box<PendingMerge>,
     },
     Calling {
         id: EffectId,
@@ -132,6 +137,11 @@ impl Stage {
         matches!(self.at, LlmPhase::Held)
     }
 
+    /// Returns the names of the deferred tools that the last request offered.
+    pub(super) fn revealed_tools(&self) -> &[Arc<str>] {
+        self.offered.as_ref().map_or(&[], |offered| &offered.revealed)
+    }
+
     /// Allows TOKEN_LIMIT_EXCEEDED to be raised again if the next call still exceeds the limit.
     pub(in crate::thread) fn check_limit(&mut self) {
         self.announced = false;
@@ -171,6 +181,7 @@ pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
         usage: TokenUsage::default(),
         announced: false,
         is_last_word: false,
+        offered: None,
     };
     if node.prompt.is_none() && node.system.is_none() && !node.is_computed() {
         // Without templates there is nothing to evaluate, and without parts nothing to add to the conversation.
@@ -422,7 +433,9 @@ fn call(cx: &mut StepContext<'_>, mut stage: Stage, prepared: RequestWithEvents)
         offers_tools: !stage.is_last_word,
         choice: stage.choice.clone(),
         goes_on: None,
+        offered: prepared.offered.clone(),
     });
+    stage.offered = prepared.offered;
     stage.to(LlmPhase::Calling { id })
 }
 
@@ -438,7 +451,16 @@ fn replied(cx: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Pro
         metadata: reply.metadata,
         ..Message::new(Role::Assistant, reply.content.clone())
     };
-    let id = append(cx, vec![message]);
+    let id = cx.next_effect();
+    let op = match reply.cache {
+        None => ConversationOp::Append(vec![message]),
+        Some(cache) => ConversationOp::AppendReply(Box::new(AnsweredRequest {
+            node: cx.thread.at,
+            message,
+            cache: *cache,
+        })),
+    };
+    cx.converse(id, op);
     stage.to(LlmPhase::Replying {
         id,
         content: reply.content,
@@ -483,11 +505,8 @@ fn after_reply(
     }
     stage.rounds += 1;
     // All calls start at once. Their ids ascend, on which the binary search of `tool_answer` relies.
-    let running = calls.into_iter().map(|call| start_tool(cx, call)).collect();
-    stage.to(LlmPhase::Tools {
-        calls: running,
-        answered: 0,
-    })
+    let running = calls.into_iter().map(|call| start_tool(cx, &stage, call)).collect();
+    after_results(cx, stage, running, 0)
 }
 
 /// Adds messages of people to the conversation, then prepares the next request.
@@ -518,19 +537,53 @@ fn tool_rounds(cx: &StepContext<'_>) -> (u32, ToolRoundLimit) {
     }
 }
 
-fn start_tool(cx: &mut StepContext<'_>, call: ToolCall) -> Running {
+fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Running {
+    // The client executes its tools: the run waits for the result as for a person's answer.
+    let is_of_client = |offered: &Arc<OfferedTools>| offered.is_of_client(&call.name);
+    if stage.offered.as_ref().is_some_and(is_of_client) {
+        tool_event(
+            cx,
+            EventType::ToolCallStarted,
+            &call,
+            ("arguments", call.arguments.clone()),
+            true,
+        );
+        let (id, consent) = Consent::ask_client(cx, &call);
+        return Running {
+            id,
+            key: id,
+            call,
+            result: None,
+            consent: Some(Box::new(consent)),
+        };
+    }
     let id = cx.next_effect();
+    // Before the effect: the event must precede the one with the result.
+    tool_event(
+        cx,
+        EventType::ToolCallStarted,
+        &call,
+        ("arguments", call.arguments.clone()),
+        false,
+    );
+    // Known at once: no effect is in flight for the call.
+    if let Some(result) = immediate_result(cx, stage, &call) {
+        let event_type = if result.failed {
+            EventType::ToolCallFailed
+        } else {
+            EventType::ToolCallCompleted
+        };
+        tool_event(cx, event_type, &call, ("result", json!(result.content)), false);
+        return Running {
+            id,
+            key: id,
+            result: Some(answered_by(result, &call)),
+            call,
+            consent: None,
+        };
+    }
     // Unlike a model call, a tool call of a retry may differ from all calls before: it gets a new key then.
     let key = key_of_tool_call(cx, &call).unwrap_or(id);
-    // Before the effect: the event must precede the one with the result.
-    cx.emit(EventType::ToolCallStarted, |thread| {
-        [
-            ("nodeId", json!(thread.graph().node(thread.at).id)),
-            ("toolCallId", json!(call.id)),
-            ("name", json!(call.name)),
-            ("arguments", call.arguments.clone()),
-        ]
-    });
     let node = cx.thread.at;
     // Built-in tools read the conversation, which only its actor can access.
     match built_in(cx, &call.name) {
@@ -552,6 +605,58 @@ fn start_tool(cx: &mut StepContext<'_>, call: ToolCall) -> Running {
     }
 }
 
+/// Returns the result of a call that needs nothing outside of the thread: a file of a skill, or the refusal of a tool that the node
+/// defers and that the request of the call did not offer.
+fn immediate_result(cx: &StepContext<'_>, stage: &Stage, call: &ToolCall) -> Option<ToolResult> {
+    let NodeKind::Llm(node) = &cx.thread.graph().node(cx.thread.at).kind else {
+        return None;
+    };
+    if let Some(skills) = node
+        .skills
+        .as_ref()
+        .filter(|_| call.name == BuiltInTool::ReadSkill.name())
+    {
+        return Some(match skills.read(&call.arguments) {
+            Ok(content) => ToolResult {
+                content,
+                ..ToolResult::default()
+            },
+            Err(why) => ToolResult::failed(why),
+        });
+    }
+    let revealed = stage.offered.iter().flat_map(|offered| &offered.revealed);
+    let is_hidden = node.defers(&call.name) && !revealed.into_iter().any(|known| **known == *call.name);
+    is_hidden.then(|| {
+        ToolResult::failed(format!(
+            "the tool `{}` cannot be called yet: reveal it with `{}`, then call it in a later reply",
+            call.name,
+            BuiltInTool::ToolSearch.name()
+        ))
+    })
+}
+
+/// Raises an event about a tool call. A call that the client executes is marked.
+fn tool_event(
+    cx: &mut StepContext<'_>,
+    event_type: EventType,
+    call: &ToolCall,
+    content: (&'static str, Value),
+    is_of_client: bool,
+) {
+    if !cx.listens(event_type) {
+        return;
+    }
+    let fields = [
+        ("nodeId", json!(cx.thread.graph().node(cx.thread.at).id)),
+        ("toolCallId", json!(call.id)),
+        ("name", json!(call.name)),
+        content,
+    ];
+    let client = is_of_client.then_some(("client", json!(true)));
+    let fields = fields.into_iter().chain(client).collect::<Vec<_>>();
+    cx.emit_raised(RaisedEvent::of(event_type, fields));
+}
+
 /// Returns the idempotency key of an equal call that an earlier attempt left without a result. Calls are compared by name and
 /// arguments, because the model gives each call a new id.
 fn key_of_tool_call(cx: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
@@ -564,19 +669,20 @@ fn key_of_tool_call(cx: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectI
     Some(cut_off.calls.remove(place).0)
 }
 
-/// Returns the built-in tool of this name if the node lists it.
+/// Returns the built-in tool of this name if the conversation answers it and the node lists it.
 fn built_in(cx: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
     let NodeKind::Llm(node) = &cx.thread.graph().node(cx.thread.at).kind else {
         return None;
     };
+    let answered = BuiltInTool::of_name(name).filter(|tool| tool.reads_conversation());
     // A model may name a built-in tool that was not offered. Such a call goes to the host, like one of an unknown tool.
-    BuiltInTool::of_name(name).filter(|_| node.tools.iter().any(|offered| **offered == *name))
+    answered.filter(|_| node.tools.iter().any(|offered| **offered == *name))
 }
 
 fn tool_answer(
     cx: &mut StepContext<'_>,
     stage: Stage,
-    (mut calls, mut answered): (Vec<Running>, usize),
+    (mut calls, answered): (Vec<Running>, usize),
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
@@ -601,12 +707,7 @@ fn tool_answer(
                 running.consent = Some(Box::new(consent));
                 return stage.to(LlmPhase::Tools { calls, answered });
             }
-            (None, Outcome::Tool(result)) => (result, None),
-            (None, other) => {
-                // The model receives the error: a failed tool does not fail the node.
-                let error = failure(other);
-                (ToolResult::failed(error.to_string()), None)
-            }
+            (None, outcome) => (result_of_call(outcome), None),
         };
         // Also for a failed tool: its model calls were made.
         cx.spend(result.spent.as_deref().copied().unwrap_or_default());
@@ -615,20 +716,26 @@ fn tool_answer(
         } else {
             EventType::ToolCallCompleted
         };
-        cx.emit(event_type, |thread| {
-            [
-                ("nodeId", json!(thread.graph().node(thread.at).id)),
-                ("toolCallId", json!(running.call.id)),
-                ("name", json!(running.call.name)),
-                ("result", json!(result.content)),
-            ]
-        });
+        let is_of_client = |offered: &Arc<OfferedTools>| offered.is_of_client(&running.call.name);
+        let is_of_client = stage.offered.as_ref().is_some_and(is_of_client);
+        tool_event(
+            cx,
+            event_type,
+            &running.call,
+            ("result", json!(result.content)),
+            is_of_client,
+        );
         // After the event, which has the tool's own text.
         running.result = Some(answered_by(
             note_edited_arguments(result, edited.as_ref()),
             &running.call,
         ));
     }
+    after_results(cx, stage, calls, answered)
+}
+
+/// Continues when every call has a result. The first `answered` calls have one.
+fn after_results(cx: &mut StepContext<'_>, stage: Stage, calls: Vec<Running>, mut answered: usize) -> Progress {
     // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
         answered += 1;
@@ -652,15 +759,20 @@ fn note_edited_arguments(mut result: ToolResult, edited: Option<&Value>) -> Tool
 
 /// Converts a result to the tool message for a call.
 fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
+    let metadata = revealing(&result.revealed);
     // The common case: plain content needs no list of parts.
     if result.media.is_empty() {
-        return Message::tool_result(call.id.clone(), result.content);
+        return Message {
+            metadata,
+            ..Message::tool_result(call.id.clone(), result.content)
+        };
     }
     // Providers reject blank text parts.
     let text = (!result.content.is_empty()).then_some(Part::Text { text: result.content });
     let parts: Vec<Part> = text.into_iter().chain(result.media).collect();
     Message {
         tool_call_id: Some(call.id.clone()),
+        metadata,
         ..Message::of_parts(Role::Tool, parts)
     }
 }

@@ -14,6 +14,7 @@ pub(super) mod map;
 pub(in crate::thread) mod question;
 pub(super) mod request;
 pub(super) mod route;
+pub(super) mod script;
 pub(super) mod subgraph;
 pub(super) mod tool;
 pub(super) mod variable;
@@ -69,7 +70,8 @@ pub(in crate::thread) enum NodeRun {
     /// The conversation to apply the result of a firing.
     Merging {
         id: EffectId,
-        merge: PendingMerge,
+        // Boxed: every waiting thread has the size of the largest state.
+        merge: Box<PendingMerge>,
     },
     /// The conditions of the outgoing edges.
     Edges {
@@ -87,6 +89,8 @@ pub(in crate::thread) enum NodeRun {
     /// State of an LLM node. Boxed because it is large and most threads wait for something else.
     Llm(Box<llm::Stage>),
     Code(code::Stage),
+    /// State of a SCRIPT node. Boxed because it is large.
+    Script(Box<script::ScriptStage>),
     Route {
         id: EffectId,
     },
@@ -128,6 +132,7 @@ pub(in crate::thread) fn enter(cx: &mut StepContext<'_>) -> Progress {
         NodeKind::Variable { expression, .. } => variable::enter(cx, *expression),
         NodeKind::Llm(node) => llm::enter(cx, node),
         NodeKind::Script { input, .. } | NodeKind::Function { input, .. } => code::enter(cx, input.as_ref()),
+        NodeKind::Orchestration(node) => script::enter(cx, node),
         NodeKind::Route { routes, default } => route::enter(cx, routes.is_empty(), *default),
         NodeKind::Fork(fork) => fork::enter_fork(cx, graph.fork(*fork)),
         NodeKind::Join(fork) => fork::enter_join(cx, *fork, graph.fork(*fork)),
@@ -168,6 +173,7 @@ impl NodeRun {
             Self::Variable(stage) => variable::answer(cx, stage, effect, outcome),
             Self::Llm(stage) => llm::answer(cx, *stage, effect, outcome),
             Self::Code(stage) => code::answer(cx, stage, effect, outcome),
+            Self::Script(stage) => script::answer(cx, stage, effect, outcome),
             Self::Route { id } if id == effect => route::answer(cx, outcome),
             Self::Join { id } if id == effect => fork::answer(cx, outcome),
             Self::Reducing(stage) => fork::reduced(cx, stage, effect, outcome),
@@ -211,6 +217,7 @@ impl NodeRun {
             | Self::End { .. }
             | Self::Variable(_)
             | Self::Code(_)
+            | Self::Script(_)
             | Self::Route { .. }
             | Self::Join { .. }
             | Self::Reducing(_)
@@ -230,8 +237,18 @@ impl NodeRun {
             Self::Interaction(stage) => stage.interaction(thread).into_iter().collect(),
             Self::Tool(stage) => stage.interaction(thread).into_iter().collect(),
             Self::Llm(stage) => stage.interactions(thread),
+            Self::Script(stage) => stage.interactions(thread),
             // No other node opens questions.
             _ => Vec::new(),
+        }
+    }
+
+    /// Returns the names of the deferred tools that the last request offered.
+    pub(in crate::thread) fn revealed_tools(&self) -> &[Arc<str>] {
+        match self {
+            Self::Llm(stage) => stage.revealed_tools(),
+            // No other node calls tools of a request.
+            _ => &[],
         }
     }
 
@@ -257,6 +274,7 @@ impl NodeRun {
             Self::Reducing(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Variable(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Script(stage) => script::abandon(cx, &stage),
             Self::Tool(stage) => tool::abandon(cx, &stage),
             Self::Interaction(stage) => interaction::abandon(cx, &stage),
             Self::Subgraph(stage) => cx.out.push(Effect::Drop { id: stage.id() }),

@@ -9,7 +9,7 @@ use pirn_events::event::RaisedEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::consent::ToolConsent;
+use super::consent::{ClientCall, ToolConsent};
 use super::failure;
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Outcome, PersonsAnswer, TimerPurpose};
@@ -43,6 +43,9 @@ pub struct Interaction {
     /// USER_INTERACTION node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<Arc<ToolConsent>>,
+    /// Tool call that the run's client executes. The answer is then its result: see [`ClientCall::read`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_tool: Option<Arc<ClientCall>>,
 }
 
 impl Interaction {
@@ -70,6 +73,7 @@ pub(super) struct QuestionContent {
     pub(super) choices: Option<Arc<Vec<Value>>>,
     pub(super) timeout_ms: Option<Millis>,
     pub(super) tool: Option<Arc<ToolConsent>>,
+    pub(super) client_tool: Option<Arc<ClientCall>>,
 }
 
 impl QuestionContent {
@@ -85,6 +89,7 @@ impl QuestionContent {
             choices: self.choices,
             timeout_ms: self.timeout_ms,
             tool: self.tool,
+            client_tool: self.client_tool,
         }
     }
 }
@@ -126,7 +131,8 @@ impl OpenQuestion {
                 ("choices", json!(asked.choices)),
                 ("timeoutMs", json!(asked.timeout_ms)),
             ];
-            let fields = fields.into_iter().chain(tool).collect::<Vec<_>>();
+            let client_tool = asked.client_tool.as_ref().map(|call| ("clientTool", json!(call)));
+            let fields = fields.into_iter().chain(tool).chain(client_tool).collect::<Vec<_>>();
             cx.emit_raised(RaisedEvent::of(EventType::InteractionRequested, fields));
         }
         // After the event: an answer cannot precede the announcement of its question.

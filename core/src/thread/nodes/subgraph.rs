@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NodeRun, Progress, evaluate, failure, value_or};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::effect::{Callee, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
 /// Stage of the node, named after the answer that it awaits.
@@ -102,6 +102,7 @@ fn child(cx: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
     cx.out.push(Effect::Child {
         id,
         node,
+        callee: Callee::OfNode,
         input,
         conversation: *conversation,
     });

@@ -186,7 +186,7 @@ fn answered(cx: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Prog
 }
 
 /// Parses a result: a JSON list or object becomes that value, other text a string.
-fn value_of(content: &str) -> Value {
+pub(super) fn value_of(content: &str) -> Value {
     match serde_json::from_str(content) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,
         // A bare number or word stays text: `7` and `true` may be meant as text.
