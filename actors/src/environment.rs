@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::SummaryUse;
 use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_core::run::{CallResult, EventInterest, RunEnvironment, Setting, ThreadNo};
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
+use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Graph, NodeIx};
 use serde_json::{Map, Value};
 
@@ -94,6 +96,13 @@ impl RunEnvironment for ActorEnvironment<'_> {
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
         self.inline_services.graphs().get(workflow_id).cloned()
     }
+    fn compile(&self, source: &Arc<str>) -> Result<Arc<Graph>, Vec<Fault>> {
+        // Not recorded: the result depends on the source and on the registered workflows only, which a replay has too.
+        self.inline_services.compile(source)
+    }
+    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        (self.inline_services.ports().fits)(schema, value)
+    }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         // A closure, because a replay uses the recorded value instead of the current configuration.
         let ask = || self.inline_services.token_limit(graph);
@@ -134,6 +143,13 @@ impl RunEnvironment for ActorEnvironment<'_> {
         let ask = || Some(self.inline_services.profile(profile_id));
         match self.settings {
             Some(settings) => settings.get().profile(profile_id, ask),
+            None => ask(),
+        }
+    }
+    fn summary_use(&self, profile_id: Option<&str>) -> SummaryUse {
+        let ask = || self.inline_services.summary_use(profile_id);
+        match self.settings {
+            Some(settings) => settings.get().summary_use(profile_id, ask),
             None => ask(),
         }
     }

@@ -1,19 +1,26 @@
 //! The evaluator, functions and tokenizers that a run calls inline.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use pirn_conversation::conversation::compression::SummaryUse;
 use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_core::run::CallResult;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
+use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Evaluator, Graph, NodeIx};
 
+use crate::call_settings::specs;
 use crate::current_call::with_trigger_depth;
 use crate::journal::Graphs;
 use crate::ports::{CallContext, Function, Input, Models, Ports, first_profile, laid_over_profile};
 use crate::protocol::engine::EngineHandle;
+
+/// Maximum number of cached workflows that were written during a run.
+const MAX_INLINE: usize = 64;
 
 /// An evaluator shared by the runs of one arbiter.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
@@ -29,6 +36,8 @@ pub(crate) struct InlineServices {
     engine: Arc<dyn EngineHandle>,
     /// The workflows as they were when the run started.
     graphs: Graphs,
+    /// Compiled workflows that were written during the run, by their source.
+    inline: RefCell<BTreeMap<Arc<str>, Arc<Graph>>>,
     evaluator: SharedEvaluator,
     /// Created once per run, because creation is expensive and every branch of a fork needs one.
     tokenizers: RefCell<Vec<TokenizerOf>>,
@@ -51,6 +60,7 @@ impl InlineServices {
             models,
             engine,
             graphs,
+            inline: RefCell::default(),
             evaluator,
             tokenizers: RefCell::default(),
         }
@@ -87,6 +97,22 @@ impl InlineServices {
         &self.graphs
     }
 
+    /// Compiles a workflow that was written during the run, once for equal sources.
+    pub(crate) fn compile(&self, source: &Arc<str>) -> Result<Arc<Graph>, Vec<Fault>> {
+        if let Some(graph) = self.inline.borrow().get(source) {
+            return Ok(Arc::clone(graph));
+        }
+        let registered: Vec<Arc<Graph>> = self.graphs.values().cloned().collect();
+        let graph = (self.ports.compile)(source, &registered)?;
+        let mut inline = self.inline.borrow_mut();
+        // The threads of the run hold the graphs that they walk.
+        if inline.len() >= MAX_INLINE {
+            inline.clear();
+        }
+        inline.insert(Arc::clone(source), Arc::clone(&graph));
+        Ok(graph)
+    }
+
     pub(crate) fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
         // A linear search: a run has few workflows, most have one.
         let known = |known: &&TokenizerOf| known.0 == graph.uid;
@@ -114,13 +140,21 @@ impl InlineServices {
         Arc::from(&*self.models.choose(profile_id).0.id)
     }
 
+    pub(crate) fn summary_use(&self, profile_id: Option<&str>) -> SummaryUse {
+        match &*self.models.choose(profile_id).0.provider {
+            "extractive" => SummaryUse::Never,
+            "echo" | "scripted" => SummaryUse::IfNamed,
+            _ => SummaryUse::Always,
+        }
+    }
+
     pub(crate) fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
         let (profile, model) = self.models.choose(chosen.profile_id.as_deref());
         model.call_bound(request, &laid_over_profile(&profile, chosen.parameters.as_deref()))
     }
 
     pub(crate) fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
-        let specs = self.ports.tools.specs(tools);
+        let specs = specs(&*self.ports.tools, &self.graphs, tools);
         let texts = specs
             .iter()
             .map(|spec| format!("{} {} {}", spec.name, spec.description, spec.parameters));

@@ -11,9 +11,10 @@ use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_core::run::Fits;
 use pirn_core::thread::{
-    ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
+    ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, ScriptState, Snapshot, ThreadScope, ToolResult,
+    Variables,
 };
-use pirn_definition::definition::{InDoubt, Profile};
+use pirn_definition::definition::{Fault, InDoubt, Profile, ToolDefinition};
 use pirn_definition::error::RunError;
 use pirn_definition::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_definition::message::{Part, ToolCall};
@@ -216,6 +217,16 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+impl From<ToolDefinition> for ToolSpec {
+    fn from(tool: ToolDefinition) -> Self {
+        Self {
+            name: tool.name,
+            description: tool.description,
+            parameters: tool.parameters,
+        }
+    }
+}
+
 /// A tool that models may call.
 pub trait Tool: Send + Sync + 'static {
     /// Returns name, description and schema.
@@ -371,6 +382,8 @@ pub struct ScriptJob<'a> {
     pub run_id: &'a Arc<str>,
     /// Seed of the script's random numbers. None: drawing one is an error.
     pub seed: Option<u64>,
+    /// Recorded inputs of a step of a SCRIPT node; `None` for CODE.
+    pub state: Option<Arc<ScriptState>>,
 }
 
 /// The result and output of a script.
@@ -460,6 +473,14 @@ pub struct ScriptStats {
     pub given_up: u64,
     /// Number of scripts refused because too many were stuck or queued.
     pub refused: u64,
+    /// Number of script workflows that are cached between their steps.
+    pub live_scripts: usize,
+    /// Number of steps so far in which a script workflow was evaluated from its start.
+    pub evaluated_steps: u64,
+    /// Number of steps so far in which a cached script workflow was continued.
+    pub resumed_steps: u64,
+    /// Number of results that these steps passed to their scripts. An evaluation from the start receives all results again.
+    pub delivered_results: u64,
 }
 
 /// Runs JavaScript on dedicated threads.
@@ -505,6 +526,8 @@ pub struct Ports {
     pub scripts: Arc<dyn Scripts>,
     /// Creates the evaluator of one arbiter, on that arbiter's thread.
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
+    /// Compiles workflows that are written during a run.
+    pub compile: Arc<CompileInline>,
     /// Chooses the tokenizer of a workflow.
     pub tokenizer: Arc<FindTokenizer>,
     /// Fraction of the token limit at which compression starts speculatively, for workflows that configure none.
@@ -520,6 +543,10 @@ pub struct Ports {
     /// Persists the progress of schedules. None: no schedule fires.
     pub schedules: Option<Arc<dyn ScheduleMemory>>,
 }
+
+/// Compiles the source of a workflow that was written during a run over these registered workflows. Equal arguments give equal graphs
+/// in every process, because a replay compiles the source again.
+pub type CompileInline = dyn Fn(&Arc<str>, &[Arc<Graph>]) -> Result<Arc<Graph>, Vec<Fault>> + Send + Sync;
 
 /// Storage for the progress of schedules across processes.
 pub trait ScheduleMemory: Send + Sync {

@@ -262,6 +262,7 @@ impl ReplayFacts {
             thread::Effect::Tool { id, node, .. }
             | thread::Effect::Function { id, node, .. }
             | thread::Effect::Script { id, node, .. }
+            | thread::Effect::ScriptStep { id, node, .. }
             | thread::Effect::Evaluate { id, node, .. }
             | thread::Effect::Timer { id, node, .. }
             | thread::Effect::Ask { id, node } => (*id, Some(*node)),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use pirn_conversation::conversation::Conversation;
 use pirn_core::run::{
-    DetachedStart, Effect, MAX_QUIESCE_ROUNDS, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo,
-    Timer, ToSupervisor, ToThread,
+    DetachedStart, Effect, MAX_QUIESCE_ROUNDS, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed,
+    SummaryRules, ThreadNo, Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
 use pirn_definition::Millis;
-use pirn_definition::definition::Pinned;
+use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
 use pirn_sync::{Permit, Setter};
@@ -58,9 +58,11 @@ pub(crate) struct NewRun {
     pub(crate) conversation: Conversation,
     pub(crate) pinned: Pinned,
     pub(crate) is_unlimited: bool,
+    pub(crate) summary_profile: Option<Arc<str>>,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) trigger_depth: u32,
     pub(crate) session: Option<SessionSeed>,
+    pub(crate) client_tools: Option<Arc<Vec<ToolDefinition>>>,
 }
 
 impl Beginning {
@@ -105,6 +107,8 @@ impl NewRun {
             picks_starts: host.picks_order(),
             run_bytes,
             session: self.session,
+            client_tools: self.client_tools,
+            summaries: SummaryRules::new(self.summary_profile),
         }
     }
 }
@@ -257,12 +261,12 @@ impl SupervisorActor {
         run.host.spawn(None, Box::pin(told));
     }
 
-    fn report(&mut self, report: Box<RunReport>) {
+    fn report(&mut self, report: Arc<RunReport>) {
         if let Some(on_end) = self.on_end.take() {
             on_end(&report);
         }
         if let Some(outcome) = self.outcome.take() {
-            outcome.set(Arc::from(report));
+            outcome.set(report);
         }
     }
 
@@ -273,7 +277,7 @@ impl SupervisorActor {
         // Before the outcome is published, as for `Effect::Report`.
         self.leave(run);
         let report = RunReport::unknown(&run.run_id, ThreadStatus::Failed, error);
-        self.report(Box::new(report));
+        self.report(Arc::new(report));
         self.settle(run);
     }
 

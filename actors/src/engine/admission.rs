@@ -7,9 +7,9 @@ use actix::Addr;
 use actix::dev::channel::channel;
 use pirn_conversation::conversation::Conversation;
 use pirn_core::run::SessionSeed;
-use pirn_definition::definition::{Pinned, nearest};
+use pirn_definition::definition::{Pinned, ToolDefinition, ToolEntry, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::graph::Graph;
+use pirn_definition::graph::{Graph, NodeKind};
 use pirn_definition::value::{TOO_DEEP, has_too_deep, is_too_deep};
 use pirn_sync::{Refused, admit, completion};
 use serde_json::{Map, Value};
@@ -46,6 +46,8 @@ pub struct RunRequest {
     pub deadline_ms: Option<u64>,
     /// The session that the run belongs to.
     pub session: Option<SessionRequest>,
+    /// Tools that the client of the run executes.
+    pub client_tools: Vec<ToolDefinition>,
 }
 
 impl RunRequest {
@@ -74,6 +76,7 @@ pub struct SessionRequest {
 /// Options of a run's start.
 struct Start {
     is_unlimited: bool,
+    summary_profile: Option<Arc<str>>,
     trigger_depth: u32,
     attached: RunAttachments,
 }
@@ -109,6 +112,7 @@ impl EngineShared {
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let from = Start {
             is_unlimited: false,
+            summary_profile: None,
             trigger_depth: current_call::trigger_depth(),
             attached: RunAttachments::default(),
         };
@@ -125,6 +129,7 @@ impl EngineShared {
         };
         let from = Start {
             is_unlimited: run.is_unlimited,
+            summary_profile: run.summary_profile,
             trigger_depth: run.trigger_depth,
             attached: RunAttachments {
                 on_end: Some(run.on_end),
@@ -168,7 +173,7 @@ impl EngineShared {
         // it.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
-        let from_trigger = (from.is_unlimited, from.trigger_depth);
+        let from_trigger = (from.is_unlimited, from.trigger_depth, from.summary_profile);
         let beginning = || Beginning::New(Box::new(self.new_run(graph, request, session, from_trigger)));
         let attached = RunAttachments {
             session: seat,
@@ -188,6 +193,7 @@ impl EngineShared {
         }
         let graph = graphs.get(&request.workflow_id).cloned();
         let graph = graph.ok_or_else(|| self.no_workflow(&request.workflow_id))?;
+        check_client_tools(graphs, &graph, &request.client_tools)?;
         if let Some(schema) = &graph.about.input_schema {
             // A schema may refer to itself, so it is passed as a whole.
             let schema = Value::Object(schema.clone());
@@ -212,7 +218,7 @@ impl EngineShared {
         graph: Arc<Graph>,
         request: RunRequest,
         session: Option<SessionSeed>,
-        (is_unlimited, trigger_depth): (bool, u32),
+        (is_unlimited, trigger_depth, summary_profile): (bool, u32, Option<Arc<str>>),
     ) -> NewRun {
         let conversation = self.conversation(&graph, request.conversation);
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
@@ -222,9 +228,11 @@ impl EngineShared {
             conversation,
             pinned,
             is_unlimited,
+            summary_profile,
             deadline_ms: request.deadline_ms,
             trigger_depth,
             session,
+            client_tools: (!request.client_tools.is_empty()).then(|| Arc::new(request.client_tools)),
         }
     }
 
@@ -389,4 +397,35 @@ fn laid_over(below: Pinned, above: Pinned) -> Pinned {
         useful_info: above.useful_info.or(below.useful_info),
         folder_notes: above.folder_notes.or(below.folder_notes),
     }
+}
+
+/// Checks the tools of a client, and that none has the name of a tool of a node that offers both.
+fn check_client_tools(graphs: &Graphs, graph: &Graph, tools: &[ToolDefinition]) -> Result<(), RunError> {
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let invalid = |message: String| RunError::new(RunErrorCode::InvalidInput, message);
+    ToolDefinition::check_client_tools(tools).map_err(invalid)?;
+    for of in graphs.values() {
+        let is_main = of.workflow_id == graph.workflow_id;
+        for node in &of.nodes {
+            let NodeKind::Llm(llm) = &node.kind else { continue };
+            if !llm.client_tools.unwrap_or(is_main) {
+                continue;
+            }
+            let clash = tools.iter().find(|tool| {
+                llm.tools
+                    .iter()
+                    .any(|own| ToolEntry::includes(ToolEntry::name_in(own), &tool.name))
+            });
+            if let Some(tool) = clash {
+                return Err(invalid(format!(
+                    "the client tool `{}` has the name of a tool of the node `{}` of the workflow `{}`: rename it, or set \
+                     `clientTools` of the node to false",
+                    tool.name, node.id, of.workflow_id
+                )));
+            }
+        }
+    }
+    Ok(())
 }

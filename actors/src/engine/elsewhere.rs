@@ -33,7 +33,7 @@ impl EngineShared {
         // Reserved first, because the number of the seat is part of the run's seed.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
-        let new = self.new_run(graph, request, session, (false, current_call::trigger_depth()));
+        let new = self.new_run(graph, request, session, (false, current_call::trigger_depth(), None));
         let (setter, begun) = completion();
         let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
         // The record contains a time, a random number and the local interest, which only an arbiter has.

@@ -45,6 +45,7 @@ pub(crate) struct DetachedRun {
     /// Metadata of the run that raised the event.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     pub(crate) is_unlimited: bool,
+    pub(crate) summary_profile: Option<Arc<str>>,
     pub(crate) trigger_depth: u32,
     /// Started by a schedule: under virtual time the clock does not advance for it alone.
     pub(crate) is_background: bool,
@@ -65,6 +66,7 @@ impl DetachedRun {
             messages: start.messages,
             metadata,
             is_unlimited: start.is_unlimited,
+            summary_profile: start.summary_profile,
             trigger_depth: start.trigger_depth,
             is_background: false,
             on_end,

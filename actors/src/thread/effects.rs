@@ -5,7 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use pirn_core::run::{Message, Origin, RunMachine, ThreadNo, ToThread};
 use pirn_core::thread::{
-    Effect, EffectId, Evaluation, Input, Interaction, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
+    Effect, EffectId, Evaluation, Input, Interaction, Outcome, Output, ScriptState, ThreadMachine, TimerPurpose,
+    ToolResult,
 };
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -39,6 +40,7 @@ impl ThreadActor {
                 offers_tools,
                 choice,
                 goes_on,
+                offered,
             } => {
                 // Streamed only if someone receives the pieces: each is an event.
                 let streams = turn.machine.awaits(EventType::LlmToken)
@@ -48,7 +50,7 @@ impl ThreadActor {
                     self.model(
                         (id, key),
                         node,
-                        (Arc::clone(request.built()), offers_tools, choice, goes_on),
+                        (Arc::clone(request.built()), offers_tools, choice, goes_on, offered),
                         machine,
                         turn,
                         streams,
@@ -65,7 +67,12 @@ impl ThreadActor {
             Effect::Function { id, key, node, input } => {
                 function(no, (id, key), node, &input, machine, turn).map(|started| (id, started))
             }
-            Effect::Script { id, node, input, .. } => script(no, id, node, input, turn).map(|started| (id, started)),
+            Effect::ScriptStep { id, node, state } => {
+                script(no, id, node, Arc::default(), Some(state), turn).map(|started| (id, started))
+            }
+            Effect::Script { id, node, input, .. } => {
+                script(no, id, node, input, None, turn).map(|started| (id, started))
+            }
             Effect::Timer {
                 id, after_ms, purpose, ..
             } => {
@@ -185,11 +192,21 @@ fn function(
     Some(in_flight(label, work, false, turn))
 }
 
-fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Turn<'_>) -> Option<InFlight> {
+/// Runs CODE, or a step of a SCRIPT node, which has a state.
+fn script(
+    no: ThreadNo,
+    id: EffectId,
+    node: NodeIx,
+    input: Arc<Value>,
+    state: Option<Arc<ScriptState>>,
+    turn: &Turn<'_>,
+) -> Option<InFlight> {
     let run = turn.run;
     let (machine, scope) = (turn.machine.live(no)?, turn.machine.scope(no)?);
-    let NodeKind::Script { code, .. } = machine.graph().node(node).kind else {
-        return None;
+    let code = match &machine.graph().node(node).kind {
+        NodeKind::Script { code, .. } => *code,
+        NodeKind::Orchestration(script) => script.code,
+        _ => return None,
     };
     let answer = outcome_answer(&run.supervisor, no, id);
     let job = ScriptJob {
@@ -199,6 +216,7 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
         scope: &scope,
         run_id: &run.run_id,
         seed: script_seed(no, id, node, turn),
+        state,
     };
     let label = label(no, machine, run, node, AwaitKind::Script);
     let _node = run
@@ -267,6 +285,7 @@ fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
     match &machine.graph().node(node).kind {
         NodeKind::Llm(llm) => llm.tools.clone(),
         NodeKind::Tool { name, .. } => vec![Arc::clone(name)],
+        NodeKind::Orchestration(script) => script.tools.clone(),
         // Other nodes call no tools.
         _ => Vec::new(),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_conversation::conversation::ModelRequest;
-use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine};
+use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, OfferedTools, Outcome, ThreadMachine};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
 use pirn_events::event::RaisedEvent;
@@ -41,7 +41,7 @@ impl ThreadActor {
         &mut self,
         (id, key): (EffectId, EffectId),
         node: NodeIx,
-        (request, offers_tools, choice, goes_on): ModelCallParts,
+        (request, offers_tools, choice, goes_on, offered): ModelCallParts,
         machine: &ThreadMachine,
         turn: &Turn<'_>,
         streams: bool,
@@ -52,8 +52,10 @@ impl ThreadActor {
             choice: choice.as_deref(),
             goes_on: goes_on.as_deref(),
             offers_tools,
+            offered: offered.as_deref(),
         };
-        let settings = CallSettings::of(run.inline_services.models(), &*run.ports().tools, graph, node, asked);
+        let tools = (&*run.ports().tools, run.inline_services.graphs());
+        let settings = CallSettings::of(run.inline_services.models(), tools, graph, node, asked);
         let CallSettings {
             profile,
             model,
@@ -101,12 +103,14 @@ impl ThreadActor {
     }
 }
 
-/// The request, whether tools are offered, the node's profile and parameters, and the earlier request that this one continues.
+/// The request, whether tools are offered, the node's profile and parameters, the earlier request that this one continues, and the
+/// tools in addition to those of the node.
 type ModelCallParts = (
     Arc<ModelRequest>,
     bool,
     Option<Arc<ModelChoice>>,
     Option<Arc<ContinuedRequest>>,
+    Option<Arc<OfferedTools>>,
 );
 
 /// Returns a sink that raises LLM_TOKEN events.

@@ -247,6 +247,7 @@ fn ports() -> Ports {
         functions: Arc::new(BTreeMap::from([("f".to_owned(), function)])),
         scripts: Arc::new(NoModel),
         evaluator: Arc::new(|| Box::new(PanickingEvaluator(Rc::default()))),
+        compile: Arc::new(|_, _| Err(Vec::new())),
         tokenizer: Arc::new(|_| Arc::new(Estimator)),
         speculative_at: None,
         run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
