@@ -8,6 +8,7 @@ use crate::run::MAX_FORKS;
 
 /// Reason why a command failed. [`StoreError::code`] is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreError {
     /// Another process has locked the store. Wait until it ends, or send commands to it.
     Held {
@@ -18,6 +19,13 @@ pub enum StoreError {
     },
     /// The file is not a store, or has a layout that this version cannot read. Nothing was changed.
     Unreadable {
+        /// Path of the file.
+        file: Arc<str>,
+        /// The reason.
+        why: String,
+    },
+    /// The store is encrypted, and a key that it needs was not given. Nothing was changed.
+    KeyRefused {
         /// Path of the file.
         file: Arc<str>,
         /// The reason.
@@ -103,12 +111,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns the code that is shown to users: `STORE_HELD`; `STORE_ERROR` for failures of the system and for damage;
-    /// `RUN_ID_TAKEN`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for errors of the caller; `RUN_HELD` and `RUN_LOST` if
-    /// another process owns the run.
+    /// Returns the code that is shown to users: `STORE_HELD`; `STORE_KEY` for a missing key of an encrypted store; `STORE_ERROR` for
+    /// failures of the system and for damage; `RUN_ID_TAKEN`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for errors of the
+    /// caller; `RUN_HELD` and `RUN_LOST` if another process owns the run.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Held { .. } => "STORE_HELD",
+            Self::KeyRefused { .. } => "STORE_KEY",
             Self::Unreadable { .. } | Self::Failed { .. } | Self::Damaged { .. } | Self::Stopped { .. } => {
                 "STORE_ERROR"
             }
@@ -147,7 +156,7 @@ impl Display for StoreError {
         match self {
             Self::Held { file, pid: Some(pid) } => write!(f, "{file}: held by process {pid}"),
             Self::Held { file, pid: None } => write!(f, "{file}: held by another process"),
-            Self::Unreadable { file, why } => write!(f, "{file}: {why}"),
+            Self::Unreadable { file, why } | Self::KeyRefused { file, why } => write!(f, "{file}: {why}"),
             Self::Failed { file, run, why } => write!(f, "{file}{}: {why}", of(run)),
             Self::Damaged { file, run, why } => write!(f, "{file}{}: damaged: {why}", of(run)),
             Self::Stopped { file, why } => {

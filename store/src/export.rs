@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::record::Record;
 use crate::run::{Run, RunStatus, WaitingFor};
 use crate::store::Store;
+use crate::strict::{self, Refusal};
 
 const VERSION: u32 = 1;
 
@@ -31,6 +32,7 @@ const TEXTS: usize = 16;
 
 /// Reason why an export or import failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ExportError {
     /// Error of the store. Nothing was imported.
     Store(StoreError),
@@ -40,6 +42,8 @@ pub enum ExportError {
     Malformed {
         /// Line number, from 1.
         line: usize,
+        /// Column, from 1; `None` if the whole line is meant.
+        column: Option<usize>,
         /// Description of the error.
         why: String,
     },
@@ -50,7 +54,11 @@ impl Display for ExportError {
         match self {
             Self::Store(error) => Display::fmt(error, f),
             Self::File(error) => Display::fmt(error, f),
-            Self::Malformed { line, why } => write!(f, "line {line}: {why}"),
+            Self::Malformed { line, column, why } => {
+                write!(f, "line {line}")?;
+                column.iter().try_for_each(|column| write!(f, ", column {column}"))?;
+                write!(f, ": {why}")
+            }
         }
     }
 }
@@ -92,7 +100,7 @@ struct Head {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ForkedFrom {
     run_id: String,
     step: u64,
@@ -272,15 +280,19 @@ fn line_text(line: &Line) -> serde_json::Result<String> {
     Ok(text)
 }
 
-fn read_line(text: &str) -> Result<Line, String> {
+fn read_line(text: &str) -> Result<Line, Refusal> {
     // The first occurrence is the right one: the members before the body cannot contain it.
     let Some((members, body)) = text.split_once(BODY) else {
         return parse(text);
     };
     let mut line: Line = parse(&format!("{members}}}"))?;
-    let body = body.trim_end().strip_suffix('}').unwrap_or(body);
+    let Some(body) = body.trim_end().strip_suffix('}') else {
+        let why = "not a line of an exported run: it does not end with `}`".to_owned();
+        let byte = Some(text.trim_end().len());
+        return Err(Refusal { byte, why });
+    };
     // Only checked: parsing into a value and writing it again could change the bytes.
-    parse::<IgnoredAny>(body)?;
+    strict::check(body).map_err(|refusal| refusal.after(members.len() + BODY.len()))?;
     line.body = Some(body.to_owned());
     Ok(line)
 }
@@ -345,27 +357,42 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
     loop {
         text.clear();
         number += 1;
-        let malformed = |why: String| ExportError::Malformed { line: number, why };
         // The last line of a complete file returns from the loop below.
-        if !has_line(file, &mut text)? {
-            return Err(malformed("the file ends in the middle".to_owned()));
+        match has_line(file, &mut text) {
+            Ok(true) => {}
+            Ok(false) => return Err(whole_line(number, "the file ends in the middle")),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(whole_line(number, &error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
         }
+        let refused = |refusal: Refusal| ExportError::Malformed {
+            line: number,
+            // In characters.
+            column: refusal.byte.map(|byte| {
+                let before = text.char_indices().take_while(|(at, _)| at + 1 < byte);
+                before.count() + 1
+            }),
+            why: refusal.why,
+        };
+        let malformed = |why: String| refused(why.into());
         // The first line is the head, and only it can start the commit.
         let Some(commit) = &mut commit else {
-            let first: Head = parse(&text).map_err(malformed)?;
+            let first: Head = parse(&text).map_err(refused)?;
             commit = Some(start(&first, id).map_err(malformed)?);
             head = Some(first);
             sum.update(&text);
             continue;
         };
-        let line = read_line(&text).map_err(malformed)?;
+        let line = read_line(&text).map_err(refused)?;
         if let (Some(lines), Some(sha256)) = (line.lines, line.sha256) {
             let steps = head.map_or(0, |head| head.steps);
             // The number of steps is compared too: a checksum proves that the file is as it was exported, not that the export was
             // complete.
             if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
-                return Err(malformed(
-                    "the file was changed after the export: its checksum does not match".to_owned(),
+                return Err(whole_line(
+                    number,
+                    "the file was changed after the export: its checksum does not match",
                 ));
             }
             // Moved out of the variable, which is not used again.
@@ -375,16 +402,20 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             while has_line(file, &mut text)? {
                 number += 1;
                 if !text.trim().is_empty() {
-                    let why =
-                        "the file continues after the end of the exported run: import each exported file separately";
-                    return Err(ExportError::Malformed {
-                        line: number,
-                        why: why.to_owned(),
-                    });
+                    return Err(whole_line(
+                        number,
+                        "the file continues after the end of the exported run: import each exported file separately",
+                    ));
                 }
                 text.clear();
             }
             return Ok(commit);
+        }
+        if let Some(body) = &line.body_text
+            && serde_json::from_str::<IgnoredAny>(body).is_ok()
+            && let Err(refusal) = strict::check(body)
+        {
+            return Err(malformed(format!("/bodyText: {}", refusal.why)));
         }
         let body = line.body.or(line.body_text);
         match (
@@ -422,12 +453,25 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
     }
 }
 
-fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
+fn whole_line(line: usize, why: &str) -> ExportError {
+    ExportError::Malformed {
+        line,
+        column: None,
+        why: why.to_owned(),
+    }
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Refusal> {
     // serde would also accept an array of the fields.
     if !text.trim_start().starts_with('{') {
-        return Err("not a line of an exported run: expected an object".to_owned());
+        return Err("not a line of an exported run: expected an object".to_owned().into());
     }
-    serde_json::from_str(text).map_err(|error| format!("not a line of an exported run: {error}"))
+    strict::check(text)?;
+    serde_json::from_str(text).map_err(|error| {
+        let refusal = Refusal::of(&error, text);
+        let why = format!("not a line of an exported run: {}", refusal.why);
+        Refusal { why, ..refusal }
+    })
 }
 
 fn start(head: &Head, id: Option<&str>) -> Result<Commit, String> {

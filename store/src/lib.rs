@@ -33,7 +33,7 @@
 //! ```text
 //! conformance  sqlite
 //!   ↓
-//! export  memory
+//! export  forward  memory
 //!   ↓
 //! store
 //!   ↓
@@ -43,9 +43,9 @@
 //!   ↓
 //! error
 //!   ↓
-//! run
+//! keys  run
 //!   ↓
-//! command_order  content  figures  record
+//! command_order  content  figures  record  strict
 //! ```
 //!
 //! Reading order:
@@ -63,6 +63,9 @@ mod content;
 mod error;
 pub mod export;
 mod figures;
+mod forward;
+#[cfg(feature = "sqlite")]
+mod keys;
 mod memory;
 mod pending;
 mod record;
@@ -70,12 +73,15 @@ mod run;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod strict;
 
 pub use claims::{Assignment, Claims};
 pub use commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
 pub use error::StoreError;
 pub use figures::{BATCH_BOUNDS, StoreFigures, StoreMeter};
+#[cfg(feature = "sqlite")]
+pub use keys::{InvalidKeys, KeyId, StoreKeys};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use record::Record;

@@ -43,6 +43,19 @@ pub struct RunPlace {
 }
 
 impl Run {
+    /// Ends the owner in the ids of its runs.
+    pub const OWNER_END: char = '~';
+
+    /// Returns the owner: the part of the id before the first `~`.
+    pub fn owner(&self) -> Option<&str> {
+        Self::owner_of(&self.id)
+    }
+
+    /// Returns the owner of the run with this id.
+    pub fn owner_of(id: &str) -> Option<&str> {
+        Some(id.split_once(Self::OWNER_END)?.0)
+    }
+
     /// Returns the sort key.
     pub fn place(&self) -> RunPlace {
         RunPlace {
@@ -152,6 +165,8 @@ pub struct RunFilter {
     pub session: Option<String>,
     /// Workflow id.
     pub workflow: Option<String>,
+    /// Owner, as returned by [`Run::owner`].
+    pub owner: Option<String>,
     /// Only runs that have not ended.
     pub live: bool,
     /// Descending order of start.
@@ -170,7 +185,9 @@ impl RunFilter {
     /// Returns true if the filter matches a run.
     pub fn has(&self, run: &Run) -> bool {
         let is_of_workflow = self.workflow.as_ref().is_none_or(|workflow| *workflow == run.workflow);
-        self.has_status(run.status) && is_of_workflow && (self.session.is_none() || self.session == run.session)
+        let is_owned = self.owner.is_none() || self.owner.as_deref() == run.owner();
+        let is_of_session = self.session.is_none() || self.session == run.session;
+        self.has_status(run.status) && is_of_workflow && is_of_session && is_owned
     }
 
     /// Returns true if the filter may match a run of this status.

@@ -1,10 +1,12 @@
 //! `Store` trait.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::claims::Claims;
 use crate::commit::Commit;
 use crate::content::ContentHash;
+use crate::error::StoreError;
 use crate::figures::StoreFigures;
 use crate::pending::Pending;
 use crate::record::Record;
@@ -77,6 +79,15 @@ pub trait Store: Send + Sync + 'static {
     /// rewrites a large file. Stores on a server do nothing. Returns the number of bytes by which the store has shrunk.
     fn shrink(&self, _rewrites: bool) -> Pending<u64> {
         Box::pin(std::future::ready(Ok(0)))
+    }
+
+    /// Writes a copy of the store, as it is at one moment of the call, to a file that does not exist yet. Other commands are executed
+    /// meanwhile. The file has its name only once it is complete and durable. Stores on a server refuse: the server's programs
+    /// make their backups.
+    fn back_up(&self, _to: &Path) -> Pending<()> {
+        let file = Arc::clone(self.location());
+        let why = "a store on a server is backed up by the programs of that server, such as pg_dump".to_owned();
+        Box::pin(std::future::ready(Err(StoreError::Failed { file, run: None, why })))
     }
 
     /// Removes a session. Returns false if there is none.

@@ -326,6 +326,42 @@ fn lists(open: &Open) {
     assert!(!of_live.contains(&"run-00".to_owned()) && !of_live.contains(&"run-03".to_owned()));
     assert_eq!(ids(of_session, None, 2), ["run-00", "run-06"]);
     assert!(!ids(of_workflow("other", true), None, 100).contains(&"run-00".to_owned()));
+    // The owner is the part of the id before the first `~`.
+    for (id, workflow) in [
+        ("a~1", "flow"),
+        ("ab~1", "flow"),
+        ("a~2", "other"),
+        ("a~b~3", "flow"),
+        ("~4", "flow"),
+        ("a", "flow"),
+    ] {
+        let mut commit = start(id);
+        if let crate::Precondition::Start(new) = &mut commit.follows {
+            new.workflow = workflow.into();
+            new.started_at = 100;
+        }
+        done(store.commit(commit));
+    }
+    let of_owner = |owner: &str| RunFilter {
+        owner: Some(owner.into()),
+        ..RunFilter::default()
+    };
+    assert_eq!(ids(of_owner("a"), None, 100), ["a~1", "a~2", "a~b~3"]);
+    assert_eq!(ids(of_owner("a"), Some("a~1"), 1), ["a~2"]);
+    assert_eq!(ids(of_owner(""), None, 100), ["~4"]);
+    assert_eq!(ids(of_owner("b"), None, 100), Vec::<String>::new());
+    let other_of_owner = RunFilter {
+        owner: Some("a".into()),
+        ..of_workflow("other", true)
+    };
+    assert_eq!(ids(other_of_owner, None, 100), ["a~2"]);
+    done(store.commit(Commit::after("a~1", 0).status(RunStatus::Completed)));
+    done(store.remove(vec!["a~b~3".into()], false));
+    let live_of_owner = RunFilter {
+        live: true,
+        ..of_owner("a")
+    };
+    assert_eq!(ids(live_of_owner, None, 100), ["a~2"]);
 }
 
 fn order(open: &Open) {

@@ -13,6 +13,12 @@ pub(crate) enum Malformed {
     Text,
     Value,
     Long,
+    /// Not encrypted, in an encrypted store.
+    Plain,
+    /// Encrypted with a key that was not given.
+    Key,
+    /// Changed or moved after its encryption.
+    Forged,
 }
 
 impl Display for Malformed {
@@ -24,6 +30,9 @@ impl Display for Malformed {
             Self::Text => f.write_str("not UTF-8"),
             Self::Value => f.write_str("a value that has no meaning"),
             Self::Long => f.write_str("bytes after its end"),
+            Self::Plain => f.write_str("not encrypted, unlike the store"),
+            Self::Key => f.write_str("encrypted with a key that was not given"),
+            Self::Forged => f.write_str("changed or moved after its encryption"),
         }
     }
 }

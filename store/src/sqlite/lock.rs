@@ -83,6 +83,14 @@ impl FileLock {
     }
 }
 
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a program that another thread starts holds a copy of the descriptor between its fork and
+        // its exec, and the lock with it. An error leaves the lock to the end of the copies.
+        let _released = self.file.unlock();
+    }
+}
+
 /// Returns true for everything that a store may have left in a lock file, also after a power cut: a process id, a line of
 /// [`FileChecksum`], a part of either, zeros.
 fn is_lock(text: &str) -> bool {
@@ -90,4 +98,25 @@ fn is_lock(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || byte == 0)
         || text.starts_with(file_checksum::WORD)
         || file_checksum::WORD.starts_with(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_lock_is_released_while_a_copy_of_its_descriptor_is_open() {
+        let folder = std::env::temp_dir().join(format!("pirn-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let store = folder.join("runs.db");
+        let name: Arc<str> = "runs.db".into();
+        let lock = FileLock::take(&store, &name).expect("nobody holds it");
+        // As in a program that was forked and has not executed yet.
+        let copy = lock.file.try_clone().expect("a copy");
+        drop(lock);
+        let again = FileLock::take(&store, &name);
+        assert!(again.is_ok(), "{:?}", again.err());
+        drop(copy);
+        std::fs::remove_dir_all(folder).expect("is removed");
+    }
 }

@@ -5,6 +5,8 @@
 //!
 //! Not here: rules that every store must obey (`conformance`) and types of other stores.
 
+mod backup;
+mod cipher;
 mod codec;
 mod fault;
 mod file_checksum;
@@ -14,11 +16,13 @@ mod path;
 mod read;
 mod recent;
 mod records;
+mod rekey;
 mod remove;
 mod rows;
 mod run_index;
 mod shrink;
 mod tables;
+mod values;
 mod wal;
 mod writer;
 
@@ -29,9 +33,12 @@ use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::figures::StoreFigures;
+use crate::keys::StoreKeys;
 use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
+use crate::sqlite::rekey::Rekeying;
+use crate::sqlite::tables::Tables;
 use crate::sqlite::writer::Writer;
 use crate::store::{Removed, Store};
 
@@ -59,29 +66,51 @@ impl SqliteStore {
     /// [`StoreError::Unreadable`], before anything is created, if the path is not a regular file with one name, the file is not a
     /// store, or one of the other two files is malformed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Writer::start(open::open(path.as_ref(), None)?).map(|writer| Self { writer })
+        Writer::start(path.as_ref().to_owned(), None, None).map(|writer| Self { writer })
     }
 
     /// Opens a store on a registered SQLite VFS, which must prevent other processes from opening it.
     pub fn open_on(vfs: &str, path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Writer::start(open::open(path.as_ref(), Some(vfs))?).map(|writer| Self { writer })
+        Writer::start(path.as_ref().to_owned(), Some(vfs.to_owned()), None).map(|writer| Self { writer })
+    }
+
+    /// Opens or creates a store with values that are encrypted with the first key.
+    ///
+    /// A store without encryption becomes an encrypted one: its existing values stay readable in the file until [`rekey`](Self::rekey).
+    ///
+    /// # Errors
+    /// [`StoreError::KeyRefused`], before anything is written, if the store has values of a key that is not given. Otherwise as
+    /// [`open`](Self::open).
+    pub fn open_encrypted(path: impl AsRef<Path>, keys: StoreKeys) -> Result<Self, StoreError> {
+        Writer::start(path.as_ref().to_owned(), None, Some(keys)).map(|writer| Self { writer })
+    }
+
+    /// Opens an encrypted store on a registered SQLite VFS, as [`open_on`](Self::open_on) does.
+    pub fn open_encrypted_on(vfs: &str, path: impl AsRef<Path>, keys: StoreKeys) -> Result<Self, StoreError> {
+        Writer::start(path.as_ref().to_owned(), Some(vfs.to_owned()), Some(keys)).map(|writer| Self { writer })
+    }
+
+    /// Encrypts all values with the first key, in batches between other commands, and rewrites the file so that no copy of former
+    /// values is left in it. Afterwards the store needs no other key. Returns the number of values that were encrypted. An interrupted
+    /// call is completed by repeating it.
+    ///
+    /// # Errors
+    /// [`StoreError::KeyRefused`] if the store was opened without a key.
+    pub async fn rekey(&self) -> Result<u64, StoreError> {
+        let mut at = Rekeying::default();
+        while !at.is_complete() {
+            let from = at.clone();
+            at = self.writer.write(move |tables| tables.rekey(from.clone())).await?;
+        }
+        self.shrink(true).await?;
+        self.writer.write(Tables::end_rekey).await?;
+        Ok(at.rows)
     }
 
     /// Waits for all pending commands, moves the log into the file, and releases the lock. Dropping the store does this too, but
     /// ignores errors. Both block.
     pub fn close(self) -> Result<(), StoreError> {
         self.writer.close()
-    }
-
-    /// Writes a copy of the current store to a file that does not exist yet.
-    pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
-        let to = to.as_ref().to_string_lossy().into_owned();
-        self.writer.read(move |tables| {
-            // A file without a log has no records in `recent`: see that module.
-            tables.empty_recent()?;
-            tables.sql.execute("VACUUM INTO ?1", [&to])?;
-            Ok(())
-        })
     }
 }
 
@@ -129,6 +158,10 @@ impl Store for SqliteStore {
         self.writer
             // As a read, because `VACUUM` cannot run inside of the transaction of a batch of writes.
             .read(move |tables| tables.shrink(writer::SHRUNK_AT_ONCE, rewrites))
+    }
+
+    fn back_up(&self, to: &Path) -> Pending<()> {
+        self.writer.back_up(to.to_owned())
     }
 
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {

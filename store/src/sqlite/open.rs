@@ -1,18 +1,21 @@
 //! Opening of a store: lock, checks, layout.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use crate::error::StoreError;
+use crate::keys::StoreKeys;
+use crate::sqlite::cipher::{Cipher, ENCRYPTION, NoCipher};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::file_checksum::FileChecksum;
 use crate::sqlite::lock::FileLock;
 use crate::sqlite::path::{Files, beside, checked};
 use crate::sqlite::recent::Recent;
-use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
+use crate::sqlite::tables::{APPLICATION, ENCRYPTED_LAYOUT, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
 use crate::sqlite::{PAGE_SIZE, wal};
 
 /// Minimum version of SQLite. In earlier versions a write-ahead log could be reset too early and lose a transaction.
@@ -30,7 +33,7 @@ pub(super) struct OpenStore {
     pub(super) files: Option<Files>,
 }
 
-pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<OpenStore, StoreError> {
+pub(super) fn open(path: &Path, vfs: Option<&str>, keys: Option<&StoreKeys>) -> Result<OpenStore, StoreError> {
     // A registered VFS has its own names, which need not be files.
     let path = if vfs.is_some() { path.to_owned() } else { checked(path)? };
     let file: Arc<str> = path.to_string_lossy().into();
@@ -45,7 +48,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<OpenStore, StoreErr
             rusqlite::version()
         )));
     }
-    let hold = if vfs.is_none() {
+    let mut hold = if vfs.is_none() {
         // Before the log is read: another process could write it at the same time.
         Some(FileLock::take(&path, &file)?)
     } else {
@@ -62,14 +65,24 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<OpenStore, StoreErr
             return Err(StoreError::Damaged { file, run, why });
         }
     }
-    let tables = connect(&path, vfs, (&file, closed)).map_err(|fault| fault.told(&file))?;
+    let tables = connect(&path, vfs, (&file, closed), keys).map_err(|fault| fault.told(&file));
+    if let (Err(StoreError::KeyRefused { .. }), Some(hold), Some(closed)) = (&tables, &mut hold, &closed) {
+        // The file is unchanged, so the next opening need not check it. Without the checksum it does.
+        let _written = hold.was_closed(closed);
+    }
+    let tables = tables?;
     // After the connection, which creates the file and its log.
     let files = hold.is_some().then(|| Files::of(&path));
     Ok(OpenStore { tables, hold, files })
 }
 
 /// Opens the connection. `closed`: the file has the checksum with which it was closed, so checks are skipped.
-fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<FileChecksum>)) -> Result<Tables, Fault> {
+fn connect(
+    path: &Path,
+    vfs: Option<&str>,
+    (file, mut closed): (&Arc<str>, Option<FileChecksum>),
+    keys: Option<&StoreKeys>,
+) -> Result<Tables, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -86,8 +99,6 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Fi
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     // Only affects a new file.
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
-    // Takes effect for a new file. It allows free pages to be returned to the system in small steps.
-    sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     // Overwrites deleted rows with zeros in their page. Pages that become free are erased by `shrink`.
     sql.pragma_update(None, "secure_delete", "FAST")?;
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -111,14 +122,21 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Fi
     if !is_new && application != APPLICATION {
         return Err(refused("an SQLite file, but not a Pirn store"));
     }
-    if !is_new && layout != LAYOUT {
+    let is_encrypted = layout == ENCRYPTED_LAYOUT;
+    if !is_new && layout != LAYOUT && !is_encrypted {
         return Err(refused(&format!(
-            "its layout is {layout}; this version supports {LAYOUT}"
+            "its layout is {layout}; this version supports {LAYOUT} and {ENCRYPTED_LAYOUT}"
         )));
     }
+    // Before anything is written.
+    let cipher = cipher_of(&sql, file, keys, (is_new, is_encrypted))?;
     // SQLite falls back to reading only, and every commit would fail later.
     if sql.is_readonly(MAIN_DB)? {
         return Err(refused("the file is read-only"));
+    }
+    if is_new {
+        // It allows free pages to be returned to the system in small steps. In an existing file the pragma would write.
+        sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     // After the checks: changing the mode writes to the file, which may be foreign.
     let mode = keep_log(&sql)?;
@@ -129,18 +147,18 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Fi
     }
     sql.pragma_update(None, "synchronous", "FULL")?;
     sql.pragma_update(None, "wal_autocheckpoint", 0)?;
-    if is_new {
-        let schema = format!(
-            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} {LISTS} {RECENT} COMMIT;"
-        );
-        sql.execute_batch(&schema)?;
+    write_schema(&sql, file, cipher.as_ref(), (is_new, is_encrypted))?;
+    if cipher.is_some() && !is_encrypted {
+        // The names of sessions in the lists are replaced: see `check_lists`.
+        closed = None;
     }
     let mut tables = Tables {
-        sql,
+        sql: Rc::new(sql),
         file: file.clone(),
         next_key: 0,
         recent: Recent::default(),
         is_shrinking: false,
+        cipher,
     };
     if is_new {
         tables.next_key = 1;
@@ -161,6 +179,63 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Fi
     tables.checkpoint()?;
     tables.is_shrinking = tables.has_much_room()?;
     Ok(tables)
+}
+
+/// Creates the tables of a new store, and those of its encryption when it is opened with keys for the first time.
+fn write_schema(
+    sql: &Connection,
+    file: &Arc<str>,
+    cipher: Option<&Cipher>,
+    (is_new, is_encrypted): (bool, bool),
+) -> Result<(), Fault> {
+    let new_keys = match cipher {
+        Some(cipher) if !is_encrypted || cipher.is_new_key(sql)? => Some(cipher),
+        Some(_) | None => None,
+    };
+    if !is_new && new_keys.is_none() {
+        return Ok(());
+    }
+    sql.execute_batch("BEGIN IMMEDIATE")?;
+    if is_new {
+        sql.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} {LISTS} {RECENT}"
+        ))?;
+    }
+    if let Some(cipher) = new_keys {
+        if !is_encrypted {
+            sql.execute_batch(&format!("PRAGMA user_version = {ENCRYPTED_LAYOUT}; {ENCRYPTION}"))?;
+        }
+        cipher.write(sql).map_err(|error| no_cipher(error, file))?;
+    }
+    sql.execute_batch("COMMIT")?;
+    Ok(())
+}
+
+/// Returns the keys of the store, if it is or becomes encrypted.
+fn cipher_of(
+    sql: &Connection,
+    file: &Arc<str>,
+    keys: Option<&StoreKeys>,
+    (is_new, is_encrypted): (bool, bool),
+) -> Result<Option<Cipher>, Fault> {
+    let cipher = match keys {
+        None if is_encrypted => Err(NoCipher::Key("the store is encrypted, and no key was given".to_owned())),
+        None => return Ok(None),
+        Some(keys) if is_encrypted => Cipher::read(sql, keys),
+        // Existing values are encrypted by `rekey`.
+        Some(keys) => Cipher::new(keys, !is_new),
+    };
+    cipher.map(Some).map_err(|error| no_cipher(error, file))
+}
+
+fn no_cipher(error: NoCipher, file: &Arc<str>) -> Fault {
+    let (file, run) = (file.clone(), None);
+    match error {
+        NoCipher::Key(why) => StoreError::KeyRefused { file, why }.into(),
+        NoCipher::Damaged(why) => StoreError::Damaged { file, run, why }.into(),
+        NoCipher::System(why) => StoreError::Failed { file, run, why }.into(),
+        NoCipher::Sql(error) => error.into(),
+    }
 }
 
 /// Sets the journal mode. Steps to the end: the change is made durable after its row, and an error of that is the next result.

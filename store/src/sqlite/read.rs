@@ -8,8 +8,9 @@ use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
 use crate::run::{Session, Snapshot, Timer};
+use crate::sqlite::cipher::Of;
 use crate::sqlite::fault::{Fault, damaged};
-use crate::sqlite::records::{self, Place};
+use crate::sqlite::records;
 use crate::sqlite::rows::{self, RunRow};
 use crate::sqlite::run_index::ListChecksum;
 use crate::sqlite::tables::{Tables, row_of};
@@ -38,7 +39,7 @@ impl Tables {
     pub(super) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
         let id = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let bytes = found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        Ok(RunRow::decode(id, bytes).map_err(|why| damaged(&self.file, Some(id), "its row", why))?)
+        self.decode_run(id, bytes)
     }
 
     pub(super) fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, Fault> {
@@ -112,7 +113,8 @@ impl Tables {
                 return Err(self.damaged(id, format!("step {seq} is missing")));
             }
             let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-            let (record, sum) = records::decode(bytes, Place { seq, follows })
+            let (record, sum) = self
+                .decode_record(row_of(part.key, seq), bytes, follows)
                 .map_err(|why| damaged(&self.file, Some(id), &format!("step {seq}"), why))?;
             records.push(record);
             follows = sum;
@@ -175,23 +177,21 @@ impl Tables {
         };
         let mut select = self.sql.prepare_cached(sql)?;
         let bytes: Option<Vec<u8>> = select.query_row([place], |row| row.get(0)).optional()?;
+        let opened = bytes
+            .as_ref()
+            .map(|bytes| self.opened(Of::Journal, &row_of(last.key, step).to_le_bytes(), bytes))
+            .transpose();
+        let opened = opened.map_err(|why| damaged(&self.file, Some(id), &format!("step {step}"), why))?;
         // Not verified here: a wrong value makes the next record fail its own check.
-        let sum = bytes.as_ref().and_then(|bytes| bytes.last_chunk()).copied();
+        let sum = opened.as_ref().and_then(|bytes| bytes.last_chunk()).copied();
         sum.map(u32::from_le_bytes)
             .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))
     }
 
     pub(super) fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, Fault> {
-        let mut select = self.sql.prepare_cached("SELECT body FROM contents WHERE hash = ?1")?;
         let read = |hash: &ContentHash| -> Result<Arc<str>, Fault> {
-            let mut rows = select.query([hash.as_bytes()])?;
-            let row = rows.next()?.ok_or(StoreError::NoSuchContent { hash: *hash })?;
-            let text: Option<Arc<str>> = row.get_ref(0)?.as_str().ok().map(Arc::from);
-            // The name is the hash, so contents need no separate checksum.
-            text.filter(|text| ContentHash::of(text) == *hash).ok_or_else(|| {
-                let (file, why) = (self.file.clone(), format!("content {hash} does not match its hash"));
-                StoreError::Damaged { file, run: None, why }.into()
-            })
+            let found = self.content(hash)?;
+            Ok(found.ok_or(StoreError::NoSuchContent { hash: *hash })?)
         };
         hashes.iter().map(read).collect()
     }
@@ -208,17 +208,10 @@ impl Tables {
         Ok(chain)
     }
 
-    /// Returns the predecessor of a content; none also if the content is missing.
-    pub(super) fn followed(&self, hash: &ContentHash) -> Result<Option<ContentHash>, Fault> {
-        let mut select = self
-            .sql
-            .prepare_cached("SELECT follows FROM contents WHERE hash = ?1")?;
-        let follows: Option<Option<[u8; ContentHash::LEN]>> =
-            select.query_row([hash.as_bytes()], |row| row.get(0)).optional()?;
-        Ok(follows.flatten().map(ContentHash::from_bytes))
-    }
-
     pub(super) fn sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
+        if self.cipher.is_some() {
+            return self.hidden_sessions(after, limit);
+        }
         let mut select = self
             .sql
             .prepare_cached("SELECT id FROM sessions WHERE id > ?1 ORDER BY id LIMIT ?2")?;
@@ -232,6 +225,20 @@ impl Tables {
         Ok(sessions)
     }
 
+    /// Reads all sessions of an encrypted store: hashed names have no order.
+    fn hidden_sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
+        let mut sessions = Vec::new();
+        self.each_named(Of::Sessions, |id, bytes| {
+            if after.is_none_or(|after| *id > *after) {
+                sessions.push(self.decode_session(&id, &bytes)?);
+            }
+            Ok(())
+        })?;
+        sessions.sort_unstable_by(|one: &Session, other| one.id.cmp(&other.id));
+        sessions.truncate(limit);
+        Ok(sessions)
+    }
+
     pub(super) fn snapshot(&self, id: &str, at_most: u64) -> Result<Option<Snapshot>, Fault> {
         let row = self.visible(id)?;
         let mut select = self.sql.prepare_cached("SELECT body FROM snapshots WHERE run = ?1")?;
@@ -239,8 +246,10 @@ impl Tables {
         let Some(bytes) = bytes else {
             return Ok(None);
         };
-        let (snapshot, follows) =
-            rows::decode_snapshot(row.key, &bytes).map_err(|why| damaged(&self.file, Some(id), "its snapshot", why))?;
+        let (snapshot, follows) = self
+            .opened(Of::Snapshots, &row.key.to_le_bytes(), &bytes)
+            .and_then(|bytes| rows::decode_snapshot(row.key, &bytes))
+            .map_err(|why| damaged(&self.file, Some(id), "its snapshot", why))?;
         // A snapshot of another journal would continue the run from a state that it never had.
         if snapshot.step > row.run.steps || follows != self.checksum_at(&row, snapshot.step)? {
             return Err(self.damaged(id, "its snapshot is of another journal"));
@@ -276,8 +285,7 @@ impl Tables {
     }
 
     pub(super) fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
-        let mut select = self.sql.prepare_cached("SELECT body FROM meta WHERE name = ?1")?;
-        let bytes: Option<Vec<u8>> = select.query_row([name], |row| row.get(0)).optional()?;
+        let bytes = self.named(Of::Meta, name)?;
         let value = bytes.map(|bytes| rows::decode_meta(name, &bytes)).transpose();
         Ok(value.map_err(|why| damaged(&self.file, None, name, why))?)
     }
@@ -292,19 +300,14 @@ impl Tables {
             let row = self.run_row(found)?;
             // A key above those of all rows. The key of a removed run may be used again, because its records are erased.
             next_key = next_key.max(row.key + 1);
-            listed.take(&row);
+            self.take_lists(&row, &mut listed);
         }
         self.check_lists(&listed)?;
-        let mut select = self.sql.prepare("SELECT id FROM sessions")?;
-        let mut found = select.query([])?;
-        while let Some(found) = found.next()? {
-            self.session(&found.get::<_, String>(0)?)?;
-        }
-        let mut select = self.sql.prepare("SELECT name FROM meta")?;
-        let mut found = select.query([])?;
-        while let Some(found) = found.next()? {
-            self.meta(&found.get::<_, String>(0)?)?;
-        }
+        self.each_named(Of::Sessions, |id, bytes| self.decode_session(&id, &bytes).map(drop))?;
+        self.each_named(Of::Meta, |name, bytes| {
+            let value = rows::decode_meta(&name, &bytes);
+            Ok(value.map(drop).map_err(|why| damaged(&self.file, None, &name, why))?)
+        })?;
         // Reading verifies.
         self.timers(u64::MAX, usize::MAX)?;
         Ok(next_key)

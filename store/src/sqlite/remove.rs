@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::params;
 
 use crate::content::ContentHash;
+use crate::sqlite::cipher::Of;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::RunRow;
 use crate::sqlite::tables::{Tables, row_of};
@@ -26,7 +27,7 @@ impl Tables {
             self.list(Some(&shown), &row)?;
             self.sql
                 .prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?
-                .execute(params![id, row.encode()])?;
+                .execute(params![id, self.encode_run(&row)?])?;
             self.sql
                 .prepare_cached("DELETE FROM timers WHERE run = ?1")?
                 .execute([id])?;
@@ -70,9 +71,7 @@ impl Tables {
         let Some(session) = self.session(id)? else {
             return Ok(false);
         };
-        self.sql
-            .prepare_cached("DELETE FROM sessions WHERE id = ?1")?
-            .execute([id])?;
+        self.delete_named(Of::Sessions, id)?;
         self.is_shrinking = true;
         self.collect(session.contents.into_iter().collect())?;
         Ok(true)
@@ -130,15 +129,13 @@ impl Tables {
             });
             Ok(())
         })?;
-        let mut select = self.sql.prepare_cached("SELECT id FROM sessions")?;
-        let mut found = select.query([])?;
-        while let Some(found) = found.next()? {
-            let session = self.session(&found.get::<_, String>(0)?)?;
-            session.iter().flat_map(|session| &session.contents).for_each(|hash| {
+        self.each_named(Of::Sessions, |id, bytes| {
+            let session = self.decode_session(&id, &bytes)?;
+            session.contents.iter().for_each(|hash| {
                 unnamed.remove(hash);
             });
-        }
-        drop(found);
+            Ok(())
+        })?;
         let (mut bytes, mut behind) = (0, BTreeSet::new());
         for line in lines {
             // A named content needs all of its predecessors, so the line ends there.
@@ -157,23 +154,24 @@ impl Tables {
     fn has_followers(&self, hash: &ContentHash, at_least: i64) -> Result<bool, Fault> {
         // The limit keeps the count cheap for a content that many others follow.
         let sql = "SELECT count(*) FROM (SELECT 1 FROM contents WHERE follows = ?1 LIMIT ?2)";
-        let found: i64 = self
-            .sql
-            .prepare_cached(sql)?
-            .query_row(params![hash.as_bytes(), at_least], |row| row.get(0))?;
+        let mut select = self.sql.prepare_cached(sql)?;
+        let mut found = 0;
+        for row in self.content_rows(hash) {
+            found += select.query_row(params![row, at_least], |row| row.get::<_, i64>(0))?;
+        }
         Ok(found >= at_least)
     }
 
     fn delete_content(&self, hash: &ContentHash) -> Result<u64, Fault> {
         let sql = "SELECT ifnull(sum(length(CAST(body AS BLOB))), 0) FROM contents WHERE hash = ?1";
-        let bytes: i64 = self
-            .sql
-            .prepare_cached(sql)?
-            .query_row([hash.as_bytes()], |row| row.get(0))?;
-        self.sql
-            .prepare_cached("DELETE FROM contents WHERE hash = ?1")?
-            .execute([hash.as_bytes()])?;
-        Ok(bytes.cast_unsigned())
+        let mut select = self.sql.prepare_cached(sql)?;
+        let mut delete = self.sql.prepare_cached("DELETE FROM contents WHERE hash = ?1")?;
+        let mut bytes = 0;
+        for row in self.content_rows(hash) {
+            bytes += select.query_row([row], |row| row.get::<_, i64>(0))?.cast_unsigned();
+            delete.execute([row])?;
+        }
+        Ok(bytes)
     }
 
     pub(super) fn each_run(&self, mut tell: impl FnMut(RunRow) -> Result<(), Fault>) -> Result<(), Fault> {

@@ -1,9 +1,11 @@
-//! Index of runs: lists by status, by session, and by workflow and status. The index is derived data: if it
+//! Index of runs: lists by status, by session, by workflow and status, and by owner and status. The index is derived data: if it
 //! does not match the rows of the runs, it is rebuilt.
 
 use rusqlite::params;
 
+use crate::content::ContentHash;
 use crate::run::{Run, RunFilter, RunPlace, RunStatus};
+use crate::sqlite::cipher::Cipher;
 use crate::sqlite::codec::checksum;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{RunRow, status_code};
@@ -17,14 +19,6 @@ pub(super) struct ListChecksum {
 }
 
 impl ListChecksum {
-    /// Adds the entries of a run.
-    pub(super) fn take(&mut self, row: &RunRow) {
-        if !row.is_hidden {
-            let started = started(row.run.started_at);
-            lists_of(&row.run).for_each(|list| self.entry(&list, started, &row.run.id));
-        }
-    }
-
     fn entry(&mut self, list: &str, started: i64, run: &str) {
         self.entries += 1;
         let sum = checksum(&[list.as_bytes(), &[0], &started.to_le_bytes(), run.as_bytes()]);
@@ -34,11 +28,13 @@ impl ListChecksum {
 }
 
 /// Returns the lists that contain a run.
-fn lists_of(run: &Run) -> impl Iterator<Item = String> {
-    let session = run.session.as_deref().map(of_session);
+fn lists_of(run: &Run, cipher: Option<&Cipher>) -> impl Iterator<Item = String> {
+    let session = run.session.as_deref().map(|session| of_session(session, cipher));
+    let owner = run.owner().map(|owner| of_owner(run.status, owner));
     [of_status(run.status), of_workflow(run.status, &run.workflow)]
         .into_iter()
         .chain(session)
+        .chain(owner)
 }
 
 fn of_workflow(status: RunStatus, workflow: &str) -> String {
@@ -49,8 +45,18 @@ fn of_status(status: RunStatus) -> String {
     status_code(status).to_string()
 }
 
-fn of_session(session: &str) -> String {
-    format!("s{session}")
+fn of_owner(status: RunStatus, owner: &str) -> String {
+    format!("o{} {owner}", status_code(status))
+}
+
+fn of_session(session: &str, cipher: Option<&Cipher>) -> String {
+    match cipher {
+        None => format!("s{session}"),
+        Some(cipher) => {
+            let hash = ContentHash::from_bytes(cipher.hash(b"listed", session.as_bytes()));
+            format!("s{hash}")
+        }
+    }
 }
 
 fn started(at: u64) -> i64 {
@@ -67,13 +73,15 @@ impl Tables {
     ) -> Result<Vec<Run>, Fault> {
         let lists: Vec<String> = if let Some(session) = &filter.session {
             // A session's list is filtered by workflow and status on the rows, because no list has all three.
-            vec![of_session(session)]
+            vec![of_session(session, self.cipher.as_ref())]
         } else {
             let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
             asked
-                .map(|status| match &filter.workflow {
-                    Some(workflow) => of_workflow(status, workflow),
-                    None => of_status(status),
+                .map(|status| match (&filter.owner, &filter.workflow) {
+                    // Filtered by workflow on the rows: one owner has few runs of other workflows, compared with all owners.
+                    (Some(owner), _) => of_owner(status, owner),
+                    (None, Some(workflow)) => of_workflow(status, workflow),
+                    (None, None) => of_status(status),
                 })
                 .collect()
         };
@@ -135,11 +143,22 @@ impl Tables {
         Ok(())
     }
 
+    /// Adds the entries of a run.
+    pub(super) fn take_lists(&self, row: &RunRow, to: &mut ListChecksum) {
+        if !row.is_hidden {
+            let started = started(row.run.started_at);
+            lists_of(&row.run, self.cipher.as_ref()).for_each(|list| to.entry(&list, started, &row.run.id));
+        }
+    }
+
     /// Updates the lists for a changed row of a run.
     pub(super) fn list(&self, before: Option<&RunRow>, row: &RunRow) -> Result<(), Fault> {
         let lists = |row: &RunRow| -> Vec<String> {
             let shown = Some(&row.run).filter(|_| !row.is_hidden);
-            shown.into_iter().flat_map(lists_of).collect()
+            shown
+                .into_iter()
+                .flat_map(|run| lists_of(run, self.cipher.as_ref()))
+                .collect()
         };
         let (was, is) = (before.map(lists).unwrap_or_default(), lists(row));
         let started = started(row.run.started_at);
@@ -192,7 +211,7 @@ mod tests {
     /// Creates a store with `ended` runs that have ended and ten that wait.
     fn tables(ended: u64) -> (tempfile::TempDir, Tables) {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut tables = open(&folder.path().join("runs.db"), None).expect("opens").tables;
+        let mut tables = open(&folder.path().join("runs.db"), None, None).expect("opens").tables;
         let definition = Content::new("{}");
         tables.sql.execute_batch("BEGIN").expect("begins");
         for number in 0..ended + 10 {
@@ -254,7 +273,7 @@ mod tests {
             let live = whole.runs(&RunFilter::live(), None, 100).expect("reads");
             whole.sql.execute_batch(damage).expect("damages");
             drop(whole);
-            let again = open(&folder.path().join("runs.db"), None).expect("opens").tables;
+            let again = open(&folder.path().join("runs.db"), None, None).expect("opens").tables;
             assert_eq!(
                 again.runs(&RunFilter::live(), None, 100).expect("reads"),
                 live,

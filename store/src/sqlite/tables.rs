@@ -1,16 +1,20 @@
 //! Schema, and commands on the tables.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::memory::{moved, no_run};
+use crate::record::Record;
 use crate::run::MAX_FORKS;
 use crate::run::{Session, Timer};
+use crate::sqlite::cipher::{Cipher, Of};
+use crate::sqlite::codec::Malformed;
 use crate::sqlite::fault::{Fault, damaged};
 use crate::sqlite::recent::{Latest, Mark, Recent};
 use crate::sqlite::records::{self, Place};
@@ -25,6 +29,9 @@ const MAX_KEY: u64 = (1 << 31) - 1;
 
 /// Layout, stored as `user_version` of the file.
 pub(super) const LAYOUT: i32 = 3;
+
+/// Layout of an encrypted store, so that versions without encryption refuse it.
+pub(super) const ENCRYPTED_LAYOUT: i32 = 4;
 
 /// "PIRN", the application id of the file.
 pub(super) const APPLICATION: i32 = 0x5049_524e;
@@ -50,13 +57,16 @@ CREATE TABLE meta(name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 
 /// Connection and in-memory state of an open store.
 pub(super) struct Tables {
-    pub(super) sql: Connection,
+    /// Shared with a backup that copies pages between commands.
+    pub(super) sql: Rc<Connection>,
     pub(super) file: Arc<str>,
     /// Key of the next run.
     pub(super) next_key: u64,
     pub(super) recent: Recent,
     /// Data was removed, and the file still has its pages.
     pub(super) is_shrinking: bool,
+    /// Keys of an encrypted store.
+    pub(super) cipher: Option<Cipher>,
 }
 
 pub(super) fn row_of(key: u64, step: u64) -> i64 {
@@ -92,8 +102,24 @@ impl Tables {
             return Ok(None);
         };
         let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-        let row = RunRow::decode(id, bytes).map_err(|why| damaged(&self.file, Some(id), "its row", why))?;
-        Ok(Some(row))
+        self.decode_run(id, bytes).map(Some)
+    }
+
+    pub(super) fn encode_run(&self, row: &RunRow) -> Result<Vec<u8>, Fault> {
+        self.sealed(Of::Runs, row.run.id.as_bytes(), row.encode())
+    }
+
+    pub(super) fn decode_run(&self, id: &str, bytes: &[u8]) -> Result<RunRow, Fault> {
+        let opened = self.opened(Of::Runs, id.as_bytes(), bytes);
+        let row = opened.and_then(|bytes| RunRow::decode(id, &bytes));
+        Ok(row.map_err(|why| damaged(&self.file, Some(id), "its row", why))?)
+    }
+
+    /// Decodes the record with this id in the journal. Returns it with its checksum.
+    pub(super) fn decode_record(&self, row: i64, bytes: &[u8], follows: u32) -> Result<(Record, u32), Malformed> {
+        let seq = step_of(row);
+        let bytes = self.opened(Of::Journal, &row.to_le_bytes(), bytes)?;
+        records::decode(&bytes, Place { seq, follows })
     }
 
     pub(super) fn visible(&self, id: &str) -> Result<RunRow, Fault> {
@@ -157,7 +183,7 @@ impl Tables {
             };
             self.sql
                 .prepare_cached(sql)?
-                .execute(params![commit.run, row.encode()])?;
+                .execute(params![commit.run, self.encode_run(&row)?])?;
         }
         if is_new || changes {
             self.list(before.as_ref(), &row)?;
@@ -176,6 +202,7 @@ impl Tables {
             // Ties the snapshot to this journal: see `read::snapshot`.
             let follows = self.checksum_at(&row, snapshot.step)?;
             let body = rows::encode_snapshot(row.key, follows, snapshot);
+            let body = self.sealed(Of::Snapshots, &row.key.to_le_bytes(), body)?;
             self.sql
                 // Only the latest snapshot shortens a replay, so earlier ones are not retained.
                 .prepare_cached("REPLACE INTO snapshots(run, body) VALUES(?1, ?2)")?
@@ -244,29 +271,20 @@ impl Tables {
                 follows: row.head,
             };
             let (bytes, sum) = records::encode(record, place);
+            let id = row_of(row.key, place.seq);
+            // As in the journal, to which the record is moved unchanged.
+            let bytes = self.sealed(Of::Journal, &id.to_le_bytes(), bytes)?;
             places.push(self.recent.next_place());
-            insert.execute(params![places.last(), row_of(row.key, place.seq), bytes])?;
+            insert.execute(params![places.last(), id, bytes])?;
             (row.run.steps, row.head, row.run.updated_at) = (place.seq, sum, record.at);
         }
         Ok(places)
     }
 
-    fn keep(&self, content: &Content) -> Result<(), Fault> {
-        let mut insert = self
-            .sql
-            // Contents are immutable, so an existing one is equal and is not written again.
-            .prepare_cached("INSERT OR IGNORE INTO contents(hash, body, follows) VALUES(?1, ?2, ?3)")?;
-        let follows = content.follows();
-        let follows = follows.as_ref().map(ContentHash::as_bytes);
-        insert.execute(params![content.hash().as_bytes(), &**content.text(), follows])?;
-        Ok(())
-    }
-
     /// Fails unless all these contents are stored.
     pub(super) fn know<'a>(&self, mut hashes: impl Iterator<Item = &'a ContentHash>) -> Result<(), Fault> {
-        let mut select = self.sql.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?;
         hashes.try_for_each(|hash| {
-            if select.exists([hash.as_bytes()])? {
+            if self.has_content(hash)? {
                 return Ok(());
             }
             Err(StoreError::NoSuchContent { hash: *hash }.into())
@@ -294,17 +312,16 @@ impl Tables {
             run: run.to_owned(),
             updated_at: write.at,
         };
-        let mut replace = self
-            .sql
-            .prepare_cached("REPLACE INTO sessions(id, body) VALUES(?1, ?2)")?;
-        replace.execute(params![session.id, rows::encode_session(&session)])?;
-        Ok(())
+        self.write_named(Of::Sessions, &session.id, &rows::encode_session(&session))
     }
 
     pub(super) fn session(&self, id: &str) -> Result<Option<Session>, Fault> {
-        let mut select = self.sql.prepare_cached("SELECT body FROM sessions WHERE id = ?1")?;
-        let bytes: Option<Vec<u8>> = select.query_row([id], |row| row.get(0)).optional()?;
-        let session = bytes.map(|bytes| rows::decode_session(id, &bytes)).transpose();
+        let bytes = self.named(Of::Sessions, id)?;
+        bytes.map(|bytes| self.decode_session(id, &bytes)).transpose()
+    }
+
+    pub(super) fn decode_session(&self, id: &str, bytes: &[u8]) -> Result<Session, Fault> {
+        let session = rows::decode_session(id, bytes);
         Ok(session.map_err(|why| damaged(&self.file, None, &format!("session {id}"), why))?)
     }
 
@@ -336,19 +353,9 @@ impl Tables {
 
     pub(super) fn set_meta(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         match value {
-            Some(value) => {
-                let mut replace = self
-                    .sql
-                    .prepare_cached("REPLACE INTO meta(name, body) VALUES(?1, ?2)")?;
-                replace.execute(params![name, rows::encode_meta(name, value)])?;
-            }
-            None => {
-                self.sql
-                    .prepare_cached("DELETE FROM meta WHERE name = ?1")?
-                    .execute([name])?;
-            }
+            Some(value) => self.write_named(Of::Meta, name, &rows::encode_meta(name, value)),
+            None => self.delete_named(Of::Meta, name),
         }
-        Ok(())
     }
 }
 
@@ -377,7 +384,7 @@ impl Tables {
         let mut update = self.sql.prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?;
         // Without `recent` the row in `runs` is the only source of the last step.
         for (id, latest) in self.recent.runs.iter().filter(|(_, latest)| !latest.is_written) {
-            update.execute(params![id, latest.row.encode()])?;
+            update.execute(params![id, self.encode_run(&latest.row)?])?;
         }
         self.recent.moved();
         Ok(())
@@ -431,7 +438,8 @@ impl Tables {
             if step > row.run.steps {
                 let follows = row.head;
                 let bytes = found.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
-                let (record, sum) = records::decode(bytes, Place { seq: step, follows })
+                let (record, sum) = self
+                    .decode_record(run_step, bytes, follows)
                     .map_err(|why| damaged(&self.file, Some(&row.run.id), &format!("step {step}"), why))?;
                 if step != row.run.steps + 1 {
                     return Err(self.damaged(&row.run.id, format!("step {} is missing", row.run.steps + 1)));

@@ -1,7 +1,7 @@
 //! Writer thread of the store. While one transaction is synced, new commands queue up and form the next transaction (group
 //! commit): a command waits for at most two syncs, not for one sync of each command before it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
@@ -10,11 +10,13 @@ use futures::channel::oneshot;
 
 use crate::error::StoreError;
 use crate::figures::{StoreFigures, StoreMeter};
+use crate::keys::StoreKeys;
 use crate::pending::Pending;
+use crate::sqlite::backup::{Meanwhile, back_up};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::file_checksum::FileChecksum;
 use crate::sqlite::lock::FileLock;
-use crate::sqlite::open::OpenStore;
+use crate::sqlite::open::{OpenStore, open};
 use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
@@ -32,6 +34,9 @@ const SHRUNK_AFTER_REMOVAL: u32 = 256;
 pub(super) const SHRUNK_AT_ONCE: u32 = 32;
 const SHRUNK_BETWEEN: u32 = 8;
 
+/// Number of commands or batches of writes between two steps of a backup.
+const BATCHES_BETWEEN_STEPS: u32 = 4;
+
 /// Number of transactions after which pages are cut off under load.
 const TRANSACTIONS_BETWEEN: u32 = 8;
 
@@ -39,6 +44,7 @@ const TRANSACTIONS_BETWEEN: u32 = 8;
 enum Command {
     Write(Box<dyn Job>),
     Read(Box<dyn Job>),
+    BackUp(PathBuf, oneshot::Sender<Result<(), StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -81,20 +87,44 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(opened: OpenStore) -> Result<Self, StoreError> {
-        let file = opened.tables.file.clone();
+    /// Opens a store and starts its thread. Blocks until it is open.
+    pub(super) fn start(path: PathBuf, vfs: Option<String>, keys: Option<StoreKeys>) -> Result<Self, StoreError> {
         // Unbounded, because a call must not block. Most callers wait for their answer.
         let (commands, waiting) = channel();
         let meter = Arc::<StoreMeter>::default();
         let measured = Arc::clone(&meter);
-        let thread = Builder::new()
-            .name("pirn-store".to_owned())
-            .spawn(move || serve(opened, &waiting, measured));
-        let thread = thread.map_err(|error| StoreError::Failed {
-            file: file.clone(),
+        let (opened, is_open) = channel();
+        let named: Arc<str> = path.to_string_lossy().into();
+        // Opened by the thread, because a backup shares the connection within it.
+        let thread = Builder::new().name("pirn-store".to_owned()).spawn(move || {
+            let store = match open(&path, vfs.as_deref(), keys.as_ref()) {
+                Ok(store) => store,
+                Err(error) => {
+                    // The caller waits for the answer.
+                    let _waiting = opened.send(Err(error));
+                    return;
+                }
+            };
+            let _waiting = opened.send(Ok(Arc::clone(&store.tables.file)));
+            serve(store, waiting, measured);
+        });
+        let failed = |why: String| StoreError::Failed {
+            file: named.clone(),
             run: None,
-            why: format!("cannot start its writer thread: {error}"),
-        })?;
+            why,
+        };
+        let thread = thread.map_err(|error| failed(format!("cannot start its writer thread: {error}")))?;
+        let file = is_open
+            .recv()
+            .unwrap_or_else(|_| Err(failed("its writer thread panicked".to_owned())));
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => {
+                // The lock is released before the error is returned.
+                let _ended = thread.join();
+                return Err(error);
+            }
+        };
         Ok(Self {
             commands,
             thread: Some(thread),
@@ -143,6 +173,15 @@ impl Writer {
         Box::pin(async move { answer.await.unwrap_or(Err(gone)) })
     }
 
+    /// Writes a copy of the store.
+    pub(super) fn back_up(&self, to: PathBuf) -> Pending<()> {
+        let (answer, answered) = oneshot::channel();
+        // If the thread has ended, the sender of the answer is dropped.
+        let _sent = self.commands.send(Command::BackUp(to, answer));
+        let gone = self.gone();
+        Box::pin(async move { answered.await.unwrap_or(Err(gone)) })
+    }
+
     fn gone(&self) -> StoreError {
         StoreError::Stopped {
             file: self.file.clone(),
@@ -178,7 +217,7 @@ impl Drop for Writer {
     }
 }
 
-fn serve(opened: OpenStore, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
+fn serve(opened: OpenStore, waiting: Receiver<Command>, meter: Arc<StoreMeter>) {
     let OpenStore {
         tables,
         mut hold,
@@ -190,23 +229,17 @@ fn serve(opened: OpenStore, waiting: &Receiver<Command>, meter: Arc<StoreMeter>)
         meter,
         stopped: None,
         transactions: 0,
+        waiting,
+        next: None,
     };
-    // `next` holds a command that was received but is no write: it must run after the batch that came before it.
-    let mut next = thread.next(waiting);
-    while let Some(command) = next.take() {
+    while let Some(command) = thread.next() {
         match command {
             Command::Read(job) => thread.read(job),
-            Command::Write(job) => {
-                let mut jobs = vec![job];
-                // Commands that arrived during the last sync form the batch. Nothing waits for more of them.
-                while jobs.len() < MAX_BATCH && next.is_none() {
-                    match waiting.try_recv() {
-                        Ok(Command::Write(job)) => jobs.push(job),
-                        Ok(other) => next = Some(other),
-                        Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                    }
-                }
-                thread.write(jobs);
+            Command::Write(job) => thread.write_with(job),
+            Command::BackUp(to, answer) => {
+                let outcome = thread.back_up(&to);
+                // The caller may have dropped its future.
+                let _gone = answer.send(outcome);
             }
             Command::Close(to) => {
                 let outcome = thread.close(hold.as_mut());
@@ -216,9 +249,6 @@ fn serve(opened: OpenStore, waiting: &Receiver<Command>, meter: Arc<StoreMeter>)
                 // Commands that are still in the channel are dropped, and their callers get `Stopped`.
                 return;
             }
-        }
-        if next.is_none() {
-            next = thread.next(waiting);
         }
     }
 }
@@ -230,13 +260,19 @@ struct Thread {
     /// First failure after which the state of the disk is unknown.
     stopped: Option<StoreError>,
     transactions: u32,
+    waiting: Receiver<Command>,
+    /// Command that was received but is no write: it runs after the batch that came before it.
+    next: Option<Command>,
 }
 
 impl Thread {
     /// Returns the next command. Shrinks the file after a removal while no command waits.
-    fn next(&mut self, waiting: &Receiver<Command>) -> Option<Command> {
+    fn next(&mut self) -> Option<Command> {
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
         while self.tables.is_shrinking && self.stopped.is_none() {
-            match waiting.try_recv() {
+            match self.waiting.try_recv() {
                 Ok(command) => return Some(command),
                 // The handle was dropped without `Close`, which `Drop` prevents.
                 Err(TryRecvError::Disconnected) => return None,
@@ -244,7 +280,58 @@ impl Thread {
                 Err(TryRecvError::Empty) => self.shrink(SHRUNK_AT_ONCE),
             }
         }
-        waiting.recv().ok()
+        self.waiting.recv().ok()
+    }
+
+    /// Executes a write together with those that wait behind it.
+    fn write_with(&mut self, job: Box<dyn Job>) {
+        let mut jobs = vec![job];
+        // Commands that arrived during the last sync form the batch. Nothing waits for more of them.
+        while jobs.len() < MAX_BATCH && self.next.is_none() {
+            match self.waiting.try_recv() {
+                Ok(Command::Write(job)) => jobs.push(job),
+                Ok(other) => self.next = Some(other),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        self.write(jobs);
+    }
+
+    fn back_up(&mut self, to: &Path) -> Result<(), StoreError> {
+        if let Some(stopped) = &self.stopped {
+            return Err(stopped.clone());
+        }
+        let copied = back_up(self, |thread| &mut thread.tables, to, Self::execute_waiting);
+        copied.map_err(|fault| fault.told(&self.tables.file))
+    }
+
+    /// Executes commands between two steps of a backup.
+    fn execute_waiting(&mut self) -> Meanwhile {
+        // Bounded: a step of the backup follows after a few batches of any load.
+        for _ in 0..BATCHES_BETWEEN_STEPS {
+            let Some(command) = self.next.take().or_else(|| self.waiting.try_recv().ok()) else {
+                break;
+            };
+            match command {
+                Command::Read(job) => self.read(job),
+                Command::Write(job) => self.write_with(job),
+                Command::BackUp(_, answer) => {
+                    let (file, run) = (self.tables.file.clone(), None);
+                    let why = "another backup of the store is being written: try again when it is complete".to_owned();
+                    let _gone = answer.send(Err(StoreError::Failed { file, run, why }));
+                }
+                close @ Command::Close(_) => {
+                    self.next = Some(close);
+                    return Meanwhile::Stop;
+                }
+            }
+        }
+        // After a fatal error, the pages to copy are unknown.
+        if self.stopped.is_some() {
+            Meanwhile::Stop
+        } else {
+            Meanwhile::Continue
+        }
     }
 
     /// Shrinks right after a removal, so that a small removal is complete before the next command.

@@ -46,7 +46,7 @@ fn orders() -> u64 {
 
 /// Compares an interrupted run with an uninterrupted one: outcome, events and performed effects must be equal, and only the effect
 /// that was pending at the power cut may be performed twice.
-fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() -> String) {
+pub(super) fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() -> String) {
     assert_eq!(found.reports, whole.reports, "the outcome, {}", case());
     assert_eq!(found.events, whole.events, "the events, {}", case());
     let keys = |receiver: &Receiver| receiver.asked.keys().cloned().collect::<Vec<_>>();

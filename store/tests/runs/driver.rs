@@ -6,7 +6,7 @@ use futures::executor::block_on;
 use pirn_conversation::conversation::Conversation;
 use pirn_core::run::{
     Effect, JournaledInput, Message, OpenEffects, Outbox, PendingWaits, ReplayStep, RunEnvironment, RunMachine,
-    RunSeed, RunStart, RunStartRecord, Timer, ToSupervisor, ToThread, WaitReason,
+    RunSeed, RunStart, RunStartRecord, SummaryRules, Timer, ToSupervisor, ToThread, WaitReason,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Input, Outcome};
@@ -113,6 +113,8 @@ impl<'a> Driver<'a> {
                 run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
                 deadline_ms: None,
                 session: None,
+                client_tools: None,
+                summaries: SummaryRules::new(None),
             },
         };
         let definition = Content::new(scene.bundle.as_str());

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod driver;
+mod encrypted;
 mod external;
 #[path = "../../../core/tests/run/fixtures.rs"]
 mod fixtures;

@@ -6,7 +6,7 @@ use futures::executor::block_on;
 use pirn_store::{Commit, Content, NewRun, Record, RunFilter, SessionWrite, SqliteStore, Store};
 
 /// Word that is part of all data of the removed runs.
-const CANARY: &str = "canary-7f3a";
+pub(crate) const CANARY: &str = "canary-7f3a";
 
 /// Lengths of texts: within a page, across several pages, and between.
 const LENGTHS: [usize; 6] = [20, 300, 900, 2_000, 5_000, 40_000];
@@ -41,7 +41,7 @@ fn play(store: &SqliteStore, number: usize, word: &str, last: Option<&Content>) 
     part
 }
 
-fn has_canary(folder: &Path) -> Vec<String> {
+pub(crate) fn has_canary(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).expect("a folder");
     let files = files.map(|file| file.expect("a file").path());
     let found = files.filter(|file| {

@@ -94,19 +94,6 @@ fn a_missing_folder_is_an_error() {
     assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
 }
 
-#[test]
-fn a_backup_of_an_open_store_opens() {
-    use futures::executor::block_on;
-    use pirn_store::Store;
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = SqliteStore::open(folder.path().join("runs.db")).expect("opens");
-    block_on(store.set_meta("a", Some("1".into()))).expect("is set");
-    let copy = folder.path().join("copy.db");
-    block_on(store.back_up(&copy)).expect("is copied");
-    let copy = SqliteStore::open(copy).expect("opens");
-    assert_eq!(block_on(copy.meta("a")), Ok(Some("1".into())));
-}
-
 /// Returns the file names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("reads");

@@ -1,6 +1,8 @@
 //! Tests of the stores through the public API: conformance of every store, and fault tests of the SQLite store.
 
+mod backups;
 mod crashes;
+pub(crate) mod encrypted;
 mod erased;
 mod exports;
 mod faults;
