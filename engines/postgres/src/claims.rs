@@ -272,8 +272,11 @@ impl ClaimMaintainer {
             // Notifications of the server end the pause between two polls.
             let heard = Some(Arc::clone(&self.held.wake));
             let opened = self.server.open(heard).await;
-            let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
-            connection.execute("LISTEN pirn").await?;
+            let connection = opened.map_err(|error| Fault::Lost(error.in_full()))?;
+            // Through a pooler, notifications arrive in a session of somebody else: polling alone finds the work then.
+            if !connection.is_pooled {
+                connection.execute("LISTEN pirn").await?;
+            }
             self.connection = Some(connection);
         }
         // Before other queries: a claim that expires costs more than a late answer.

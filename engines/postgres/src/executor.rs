@@ -186,7 +186,7 @@ impl CommandExecutor {
         if self.connection.is_none() {
             // `open` checks the schemas again: another version may have upgraded them while the connection was lost.
             let opened = self.server.open(None).await;
-            let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
+            let connection = opened.map_err(|error| Fault::Lost(error.in_full()))?;
             if std::mem::take(&mut self.was_lost) {
                 tracing::info!(server = &*self.server.name, "connected again");
             }
@@ -223,7 +223,7 @@ impl CommandExecutor {
 /// Sends commits as one transaction. After an error either no commit has taken effect, or every one has.
 async fn together(on: &Connection, commits: &[PendingCommit]) -> Result<Vec<tokio_postgres::Row>, Fault> {
     // Prepared before `BEGIN`, because preparing would wait for an answer in the middle of the pipeline.
-    on.prepared(crate::commit::SQL).await?;
+    on.prepare(crate::commit::SQL).await?;
     let sends = join_all(commits.iter().map(|commit| commit.send(on)));
     // Futures are polled, and so sent, in this order. Pipelining saves a round trip for each commit.
     let (begun, rows, ended) = tokio::join!(biased; on.execute("BEGIN"), sends, on.execute("COMMIT"));

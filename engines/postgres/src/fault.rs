@@ -27,6 +27,8 @@ impl From<tokio_postgres::Error> for Fault {
             &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => Self::Again(why()),
             // A server that restarts answers with these, and the command is sent again as after a lost connection.
             &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Self::Lost(why()),
+            // The server has become a standby: the next connection goes to the server that accepts writes.
+            &SqlState::READ_ONLY_SQL_TRANSACTION => Self::Lost(format!("the server is read-only now: {}", why())),
             // Raised by the functions in `sql/pirn.sql` only.
             code if code.code() == "PN001" => Self::Refused(
                 refused.message().to_owned(),

@@ -32,7 +32,11 @@
 //!   ↓
 //! connect
 //!   ↓
-//! fault  reply  thread
+//! advice  tls
+//!   ↓
+//! settings
+//!   ↓
+//! connection_string  fault  parameter  reply  thread
 //! ```
 //!
 //! Reading order:
@@ -44,19 +48,25 @@
     reason = "the store has a private thread that waits for the server by the real clock, outside of any engine"
 )]
 
+mod advice;
 mod claims;
 mod commit;
 mod connect;
+mod connection_string;
 mod executor;
 mod fault;
 mod names;
+mod parameter;
 mod queue;
 mod read;
 mod reply;
+mod settings;
 mod setup;
 mod store;
 mod thread;
+mod tls;
 
 pub use connect::ConnectError;
+pub use connection_string::without_password;
 pub use setup::setup;
 pub use store::{PostgresOptions, PostgresStore};

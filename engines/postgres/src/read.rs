@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 
 use crate::connect::Connection;
 use crate::fault::Fault;
+use crate::parameter::Parameter;
 
 /// Answer to a query. A refusal by the store is an answer too.
 pub(crate) type Answer<T> = Result<Result<T, StoreError>, Fault>;
@@ -66,12 +67,13 @@ pub(crate) async fn run(on: &Connection, id: &str) -> Answer<Option<Run>> {
     Ok(Ok(rows.first().map(run_of).transpose()?))
 }
 
-/// SQL of a page of runs with some statuses after a position; `$and` is a further condition on `$6`.
+/// SQL of a page of runs with some statuses after a position; `$6` is the owner, `$and` a further condition on `$7`.
 macro_rules! listed {
     ($and:literal, $is_after:literal, $order:literal) => {
         concat!(
             "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
-             updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) ",
+             updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) \
+             AND ($6::text IS NULL OR split_part(id, '~', 1) = $6 AND strpos(id, '~') > 0) ",
             $and,
             " AND ($3::bigint IS NULL OR (started_at, id) ",
             $is_after,
@@ -82,11 +84,11 @@ macro_rules! listed {
     };
 }
 
-// Separate statements instead of `$6 IS NULL OR ...`, so that the planner can use the index of workflows.
+// Separate statements instead of `$7 IS NULL OR ...`, so that the planner can use the index of workflows.
 const OLDEST: &str = listed!("", ">", "started_at, id");
 const YOUNGEST: &str = listed!("", "<", "started_at DESC, id DESC");
-const OLDEST_OF_WORKFLOW: &str = listed!("AND workflow = $6", ">", "started_at, id");
-const YOUNGEST_OF_WORKFLOW: &str = listed!("AND workflow = $6", "<", "started_at DESC, id DESC");
+const OLDEST_OF_WORKFLOW: &str = listed!("AND workflow = $7", ">", "started_at, id");
+const YOUNGEST_OF_WORKFLOW: &str = listed!("AND workflow = $7", "<", "started_at DESC, id DESC");
 
 pub(crate) async fn runs(
     on: &Connection,
@@ -102,7 +104,7 @@ pub(crate) async fn runs(
     let rows = match &filter.workflow {
         None => {
             let sql = if filter.youngest_first { YOUNGEST } else { OLDEST };
-            on.query(sql, &[&statuses, &filter.session, &started, &id, &most])
+            on.query(sql, &[&statuses, &filter.session, &started, &id, &most, &filter.owner])
                 .await?
         }
         Some(workflow) => {
@@ -111,8 +113,15 @@ pub(crate) async fn runs(
             } else {
                 OLDEST_OF_WORKFLOW
             };
-            let given: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-                [&statuses, &filter.session, &started, &id, &most, workflow];
+            let given: [&dyn Parameter; 7] = [
+                &statuses,
+                &filter.session,
+                &started,
+                &id,
+                &most,
+                &filter.owner,
+                workflow,
+            ];
             on.query(sql, &given).await?
         }
     };

@@ -21,15 +21,22 @@ const PIRN_SQL: &str = include_str!("../sql/pirn.sql");
 pub fn setup(url: &str, absurdctl: impl AsRef<OsStr>) -> Result<bool, ConnectError> {
     let server = Server::parse(url)?;
     let absurdctl = absurdctl.as_ref().to_owned();
-    let make = make(&server, url, &absurdctl);
+    let make = make(&server, &absurdctl);
     thread::block_on(make).map_err(|why| ConnectError::Refused {
         server: server.name.to_string(),
         why,
     })?
 }
 
-async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, ConnectError> {
+async fn make(server: &Server, absurdctl: &OsStr) -> Result<bool, ConnectError> {
     let on = server.connect(None).await?;
+    if on.is_pooled {
+        return Err(ConnectError::Refused {
+            server: server.name.to_string(),
+            // The locks of a setup belong to a session.
+            why: "a setup cannot go through a connection pooler: name the PostgreSQL server itself by --url".to_owned(),
+        });
+    }
     let execute = async |sql: &str| on.execute(sql).await.map_err(|fault| server.refused(fault));
     let encoding: String = server.one(&on, "SELECT current_setting('server_encoding')").await?;
     // First, because no other encoding can store every text of a run, and it cannot be changed later.
@@ -41,7 +48,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
         .one(&on, "SELECT to_regprocedure('absurd.get_schema_version()') IS NULL")
         .await?
     {
-        make_absurd(url, absurdctl)?;
+        make_absurd(server, absurdctl)?;
         is_made = true;
     }
     // Started after the lock: a transaction does not see a schema that was created after its first catalog lookup.
@@ -67,12 +74,13 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
 }
 
 /// Runs absurd's program, which opens its own connection.
-fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
+fn make_absurd(server: &Server, absurdctl: &OsStr) -> Result<(), ConnectError> {
     let failed = |why: String| ConnectError::Absurdctl { why };
     let output = Command::new(absurdctl)
         .arg("init")
-        // Pass the URL in the environment: it may contain a password, and other users can read arguments.
-        .env("ABSURD_DATABASE_URL", url)
+        // Pass every setting in the environment: other users can read the arguments of psql.
+        .envs(server.settings().as_variables())
+        .env("ABSURD_DATABASE_URL", "postgresql://")
         .stdin(Stdio::null())
         .output()
         .map_err(|error| failed(error.to_string()))?;
@@ -87,7 +95,7 @@ impl Server {
     /// Fails while processes are connected that use an earlier layout: the upgrade drops functions that they call.
     async fn expect_nobody(&self, on: &Connection, layout: i32) -> Result<(), ConnectError> {
         const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-            AND application_name = 'pirn' AND pid <> pg_backend_pid() AND NOT EXISTS ( \
+            AND application_name LIKE 'pirn%' AND pid <> pg_backend_pid() AND NOT EXISTS ( \
               SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.locktype = 'advisory' AND l.classid = 7049 AND l.objid = 0)";
         let others: i64 = if layout == 0 { 0 } else { self.one(on, OTHERS).await? };
         if others == 0 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pirn_store::StoreError;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,9 +51,23 @@ fn url(text: &str) -> Result<Url, ConnectError> {
     Ok(url)
 }
 
+/// True for a server on this machine.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
 impl Server {
     pub(crate) fn parse(text: &str, options: &RestateOptions) -> Result<Self, ConnectError> {
-        let ingress = url(text)?;
+        let mut ingress = url(text)?;
+        let is_cloud = ingress.host_str().is_some_and(|host| host.ends_with(".restate.cloud"));
+        if is_cloud && ingress.port().is_none() {
+            // The URL of an environment of Restate Cloud, as its page shows it.
+            let _ = ingress.set_port(Some(8080));
+        }
         let admin = if let Some(admin) = &options.admin {
             url(admin)?
         } else {
@@ -63,8 +78,25 @@ impl Server {
             let _ = admin.set_port(Some(9070));
             admin
         };
+        let mut headers = HeaderMap::new();
+        if let Some(token) = &options.token {
+            for url in [&ingress, &admin] {
+                if url.scheme() != "https" && !is_local(url) {
+                    return Err(ConnectError::Url(format!(
+                        "the token would be sent to {} without encryption: use https",
+                        url.host_str().unwrap_or_default()
+                    )));
+                }
+            }
+            let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+            let mut value =
+                value.map_err(|_| ConnectError::Url("the token has characters that no header can have".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
         let http = Client::builder()
             .tcp_nodelay(true)
+            .default_headers(headers)
             // A limit for the connection only: a wait for a promise may last for days.
             .connect_timeout(ADMIN_PATIENCE)
             .build();
@@ -83,6 +115,18 @@ impl Server {
             name: name.into(),
             patience: options.patience,
         })
+    }
+
+    /// Returns the error of an answer that is none of the objects.
+    async fn refusal(&self, answer: Response) -> ConnectError {
+        let server = self.name.to_string();
+        let is_unauthorized = matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let why = said(answer).await;
+        if is_unauthorized {
+            ConnectError::Unauthorized { server, why }
+        } else {
+            ConnectError::Refused { server, why }
+        }
     }
 
     fn of(base: &Url, segments: &[&str]) -> Url {
@@ -114,10 +158,12 @@ impl Server {
         if answer.status().is_success() {
             return Ok(());
         }
-        let why = said(answer).await;
-        Err(ConnectError::Refused {
-            server: self.name.to_string(),
-            why: format!("{endpoint} was not registered: {why}"),
+        Err(match self.refusal(answer).await {
+            ConnectError::Refused { server, why } => ConnectError::Refused {
+                server,
+                why: format!("{endpoint} was not registered: {why}"),
+            },
+            other => other,
         })
     }
 
@@ -131,8 +177,7 @@ impl Server {
             return Err(ConnectError::NotSetUp { server });
         }
         if !answer.status().is_success() {
-            let why = said(answer).await;
-            return Err(ConnectError::Refused { server, why });
+            return Err(self.refusal(answer).await);
         }
         let known: Value = answer.json().await.map_err(|error| self.unreachable(&error))?;
         // Compared before the first call, because objects of another layout would misread the state.
@@ -294,4 +339,53 @@ async fn said(answer: Response) -> String {
     let message = serde_json::from_str::<Value>(&text).ok();
     let message = message.as_ref().and_then(|said| said["message"].as_str());
     format!("{status}: {}", message.unwrap_or(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str, options: &RestateOptions) -> Result<(String, String), ConnectError> {
+        let server = Server::parse(url, options)?;
+        Ok((server.ingress.to_string(), server.admin.to_string()))
+    }
+
+    #[test]
+    fn a_url_of_restate_cloud_has_the_ports_of_its_ingress_and_admin_api() {
+        let none = RestateOptions::default();
+        let expected = (
+            "https://201abc.env.eu.restate.cloud:8080/".to_owned(),
+            "https://201abc.env.eu.restate.cloud:9070/".to_owned(),
+        );
+        for url in [
+            "https://201abc.env.eu.restate.cloud",
+            "https://201abc.env.eu.restate.cloud:8080",
+        ] {
+            assert_eq!(parsed(url, &none), Ok(expected.clone()), "{url}");
+        }
+        let own = parsed("https://restate.example.com", &none).expect("valid");
+        assert_eq!(own.0, "https://restate.example.com/");
+    }
+
+    #[test]
+    fn a_token_is_sent_encrypted_or_to_this_machine_only() {
+        let with = RestateOptions::default().token("secret");
+        for url in [
+            "https://restate.example.com:8080",
+            "http://localhost:8080",
+            "http://127.0.0.1:8080",
+            "http://[::1]:8080",
+        ] {
+            assert!(parsed(url, &with).is_ok(), "{url}");
+        }
+        let remote = with.clone().admin("http://restate.example.com:9070");
+        for (url, options) in [
+            ("http://restate.example.com:8080", &with),
+            ("https://restate.example.com:8080", &remote),
+        ] {
+            let error = parsed(url, options).expect_err(url).to_string();
+            assert!(error.contains("use https") && !error.contains("secret"), "{error}");
+        }
+        assert!(!format!("{with:?}").contains("secret"));
+    }
 }

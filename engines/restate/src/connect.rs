@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Settings of a [`RestateStore`](crate::RestateStore).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestateOptions {
     /// The server's admin API (default: port 9070 of the host in the URL).
@@ -17,6 +17,8 @@ pub struct RestateOptions {
     /// Retry time for a call to the server or its workers (default 60 s). When it is over, the runs in this process end with
     /// `STORE_ERROR`; their stored state stays resumable.
     pub patience: Duration,
+    /// Token for the server's ingress and admin API, sent as `Authorization: Bearer`. Only over https, or to this machine.
+    pub token: Option<String>,
     /// Address at which this process serves the objects' code to the server; none: other processes serve it.
     pub endpoint: Option<Endpoint>,
 }
@@ -28,16 +30,43 @@ pub struct Endpoint {
     pub listen: SocketAddr,
     /// URL by which the server reaches the address, or a load balancer in front of it (default: `http://` and the address).
     pub url: Option<String>,
+    /// Public keys of the server, such as `publickeyv1_...`: calls that none of them has signed are refused. Empty: every call is
+    /// accepted.
+    pub identity_keys: Vec<String>,
 }
 
 impl Endpoint {
     /// Creates an endpoint that the server reaches directly at its listening address.
     pub fn at(listen: SocketAddr) -> Self {
-        Self { listen, url: None }
+        Self {
+            listen,
+            url: None,
+            identity_keys: Vec::new(),
+        }
+    }
+
+    /// Adds a public key of the server.
+    #[must_use]
+    pub fn identity_key(mut self, key: impl Into<String>) -> Self {
+        self.identity_keys.push(key.into());
+        self
     }
 
     pub(crate) fn shown(&self) -> String {
         self.url.clone().unwrap_or_else(|| format!("http://{}", self.listen))
+    }
+}
+
+impl fmt::Debug for RestateOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the token, which is a secret.
+        f.debug_struct("RestateOptions")
+            .field("admin", &self.admin)
+            .field("claim", &self.claim)
+            .field("name", &self.name)
+            .field("patience", &self.patience)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,6 +77,7 @@ impl Default for RestateOptions {
             claim: Duration::from_secs(30),
             name: None,
             patience: Duration::from_mins(1),
+            token: None,
             endpoint: None,
         }
     }
@@ -82,6 +112,13 @@ impl RestateOptions {
         self
     }
 
+    /// Sets the token for the server's ingress and admin API.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
     /// Serves the objects' code to the server.
     #[must_use]
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
@@ -92,9 +129,19 @@ impl RestateOptions {
 
 /// Reason why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The URL is not that of an HTTP server.
     Url(String),
+    /// A public key of the server is malformed.
+    IdentityKey(String),
+    /// The server requires a token, or refuses the given one.
+    Unauthorized {
+        /// The server's URL.
+        server: String,
+        /// The reason.
+        why: String,
+    },
     /// No server answers at the URL.
     Unreachable {
         /// The URL that was tried.
@@ -131,10 +178,13 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// A stable code: `INVALID_URL`, `SERVER_UNREACHABLE`, `NOT_SET_UP`, `WRONG_SCHEMA`, `ADDRESS_IN_USE` or `STORE_ERROR`.
+    /// A stable code: `INVALID_URL`, `INVALID_IDENTITY_KEY`, `SERVER_UNREACHABLE`, `UNAUTHORIZED`, `NOT_SET_UP`, `WRONG_SCHEMA`,
+    /// `ADDRESS_IN_USE` or `STORE_ERROR`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Url(_) => "INVALID_URL",
+            Self::IdentityKey(_) => "INVALID_IDENTITY_KEY",
+            Self::Unauthorized { .. } => "UNAUTHORIZED",
             Self::Unreachable { .. } => "SERVER_UNREACHABLE",
             Self::NotSetUp { .. } => "NOT_SET_UP",
             Self::Version { .. } => "WRONG_SCHEMA",
@@ -148,6 +198,8 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(why) => write!(f, "invalid URL of a Restate server: {why}"),
+            Self::IdentityKey(why) => write!(f, "invalid identity key of a Restate server: {why}"),
+            Self::Unauthorized { server, why } => write!(f, "{server} refuses the token: {why}"),
             Self::Unreachable { server, why } => write!(f, "{server} does not answer: {why}"),
             Self::NotSetUp { server } => write!(f, "{server} knows no worker of Pirn yet"),
             Self::Listen { address, why } => write!(f, "cannot listen on {address}: {why}"),

@@ -12,8 +12,6 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::objects;
-
 /// Concurrent calls on one connection. For more calls the server opens more connections, which spreads them over workers.
 const CALLS: u32 = 16;
 /// Concurrent connections; more wait to be accepted.
@@ -64,8 +62,8 @@ async fn has_spoken(stream: &TcpStream) {
 }
 
 /// Serves calls of the server until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
-    let service = HyperEndpoint::new(objects::endpoint());
+pub(crate) async fn serve(listener: TcpListener, endpoint: restate_sdk::endpoint::Endpoint, tasks: TaskTracker) {
+    let service = HyperEndpoint::new(endpoint);
     // Bounds the memory of connections that send nothing.
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

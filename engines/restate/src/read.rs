@@ -192,6 +192,10 @@ pub(crate) async fn runs(
         which.push_str(" AND value_utf8 LIKE ");
         which.push_str(&quoted(&like(field, asked)));
     }
+    if let Some(owner) = &filter.owner {
+        which.push_str(" AND value_utf8 LIKE ");
+        which.push_str(&quoted(&format!("%{owner}{}%", Run::OWNER_END)));
+    }
     let mut after = after.map(|after| place(after.started_at, &after.id));
     // Another page if the exact filter below drops heads that the pattern matched.
     while found.len() < limit {

@@ -25,7 +25,7 @@ use crate::wire::{
     CallKey, CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall,
     TellCall, Ticket, UnsettleCall, WaitTurnCall,
 };
-use crate::{endpoint, read, remove};
+use crate::{endpoint, objects, read, remove};
 
 /// Size above which a content is sent in a call of its own before the commit, so that the commit stays small.
 const LARGE_TEXT: usize = 1 << 20;
@@ -76,12 +76,13 @@ impl RestateStore {
             let tasks = TaskTracker::new();
             let offering = async {
                 if let Some(endpoint) = &offered {
+                    let objects = objects::endpoint(&endpoint.identity_keys)?;
                     let listener = endpoint::listen(endpoint.listen).map_err(|error| ConnectError::Listen {
                         address: endpoint.listen,
                         why: error.to_string(),
                     })?;
                     // Before the registration, in which the server calls the endpoint to read its services.
-                    tasks.spawn(endpoint::serve(listener, tasks.clone()));
+                    tasks.spawn(endpoint::serve(listener, objects, tasks.clone()));
                     to.register(&endpoint.shown()).await?;
                 }
                 to.check().await

@@ -13,7 +13,9 @@ pub(crate) struct Server {
     /// Number of databases and of executed programs, for unique names.
     count: AtomicU32,
     /// Additional settings, as arguments.
-    settings: &'static str,
+    settings: String,
+    /// Port of the socket, and of TCP if the settings name an address.
+    port: u16,
     /// Name of the database that `prepared` copies.
     template: OnceLock<String>,
 }
@@ -61,13 +63,98 @@ impl Server {
     /// Starts a server; none, with a message on stderr, if PostgreSQL is not installed.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start() -> Option<Self> {
-        Self::with("")
+        Self::with(Self::empty("", 5432)?)
     }
 
     /// Starts a server without fsync, for a test that stops it but simulates no power cut.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start_unsynced() -> Option<Self> {
-        Self::with("-c fsync=off")
+        Self::with(Self::empty("-c fsync=off", 5432)?)
+    }
+
+    /// Starts a server that listens on an address of this machine too.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn start_with_tcp() -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        Self::with(Self::empty(
+            "-c fsync=off -c listen_addresses=127.0.0.1,127.0.0.2",
+            port,
+        )?)
+    }
+
+    /// Starts a standby of this server. Commits of this server wait for it from now on.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::empty("-c fsync=off -c hot_standby=on", 5432).expect("the programs are there");
+        let (data, socket) = (standby.data(), self.socket().display().to_string());
+        let copied = self.program(
+            "pg_basebackup",
+            &[
+                "-D",
+                &data,
+                "-R",
+                "-c",
+                "fast",
+                "--no-sync",
+                "-h",
+                &socket,
+                "-U",
+                "postgres",
+            ],
+        );
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        standby.go();
+        let url = self.url("postgres");
+        self.sql(&url, "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql(&url, "SELECT pg_reload_conf()");
+        standby
+    }
+
+    /// Makes a standby accept writes.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn promote(&self) {
+        let promoted = self.program("pg_ctl", &["-D", &self.data(), "-w", "promote"]);
+        assert!(
+            promoted.status.success(),
+            "{}",
+            String::from_utf8_lossy(&promoted.stderr)
+        );
+    }
+
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Writes a file into the data folder, private to the server.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let file = self.folder.path().join("data").join(name);
+        std::fs::write(&file, text).expect("written");
+        Self::own(&file);
+        let private = Command::new("chmod").arg("600").arg(&file).status();
+        assert!(private.expect("chmod").success());
+    }
+
+    /// Gives a file to the user of the server.
+    fn own(file: &Path) {
+        if *IS_ROOT {
+            let owned = Command::new("chown").arg("postgres").arg(file).status();
+            assert!(owned.expect("chown").success(), "the user postgres is there");
+        }
+    }
+
+    /// Starts a program as the user of the server.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn as_user(program: &str) -> Command {
+        if *IS_ROOT {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--", program]);
+            command
+        } else {
+            Command::new(program)
+        }
     }
 
     /// Returns the server of this process, without fsync; each test uses its own database. The first call starts it. None, with a
@@ -105,7 +192,8 @@ impl Server {
             .expect("sh runs")
     }
 
-    fn with(settings: &'static str) -> Option<Self> {
+    /// Returns a server without data.
+    fn empty(settings: &str, port: u16) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED: no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql");
             return None;
@@ -120,13 +208,17 @@ impl Server {
             programs,
             absurdctl,
             count: AtomicU32::new(0),
-            settings,
+            settings: settings.to_owned(),
+            port,
             template: OnceLock::new(),
         };
-        if *IS_ROOT {
-            let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
-            assert!(owned.expect("chown").success(), "the user postgres is there");
-        }
+        Self::own(server.folder.path());
+        Some(server)
+    }
+
+    /// Creates the data of a server and starts it.
+    #[allow(clippy::unnecessary_wraps, reason = "the callers return an option")]
+    fn with(server: Self) -> Option<Self> {
         let data = server.data();
         let made = server.program(
             "initdb",
@@ -141,20 +233,13 @@ impl Server {
         self.folder.path().join("data").display().to_string()
     }
 
-    fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         self.folder.path()
     }
 
     /// Returns the command of a program of PostgreSQL, as an unprivileged user.
     fn command(&self, name: &str) -> Command {
-        let program = self.programs.join(name);
-        if *IS_ROOT {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(program);
-            command
-        } else {
-            Command::new(program)
-        }
+        Self::as_user(&self.programs.join(name).display().to_string())
     }
 
     /// Runs a program of PostgreSQL.
@@ -184,8 +269,9 @@ impl Server {
     pub(crate) fn go(&self) {
         let (data, log) = (self.data(), self.folder.path().join("log").display().to_string());
         let options = format!(
-            "-c listen_addresses='' -c unix_socket_directories={} -c max_connections=200 {}",
+            "-c listen_addresses='' -c unix_socket_directories={} -c port={} -c max_connections=200 {}",
             self.socket().display(),
+            self.port,
             self.settings
         );
         let started = self.program("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"]);
@@ -217,9 +303,9 @@ impl Server {
         Err(String::from_utf8_lossy(&done.stderr).into_owned())
     }
 
-    fn url(&self, database: &str) -> String {
+    pub(crate) fn url(&self, database: &str) -> String {
         let socket = self.socket().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{socket}/{database}")
+        format!("postgres://postgres@{socket}:{}/{database}", self.port)
     }
 
     /// Creates the schemas in a database.
@@ -252,11 +338,39 @@ impl Server {
         self.url(&self.created(&["-T", template]))
     }
 
+    /// Dumps the schemas of a database, restores them in a new one, and returns its URL.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn dumped_and_restored(&self, url: &str) -> String {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let file = self
+            .folder
+            .path()
+            .join(format!("data/dump-{number}"))
+            .display()
+            .to_string();
+        let dump = [
+            "--format=custom",
+            "--schema=pirn",
+            "--schema=absurd",
+            "--file",
+            &file,
+            url,
+        ];
+        let dumped = self.program("pg_dump", &dump);
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        let restored = self.url(&self.created(&[]));
+        let arguments = ["--exit-on-error", "--no-owner", "--dbname", &restored, &file];
+        let filled = self.program("pg_restore", &arguments);
+        assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+        restored
+    }
+
     /// Creates a database and returns its name.
     fn created(&self, options: &[&str]) -> String {
         let name = format!("test{}", self.count.fetch_add(1, Ordering::Relaxed));
         let socket = self.socket().display().to_string();
-        let arguments = ["-h", &socket, "-U", "postgres", &name];
+        let port = self.port.to_string();
+        let arguments = ["-h", &socket, "-p", &port, "-U", "postgres", &name];
         let made = self.program("createdb", &[options, &arguments].concat());
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         name

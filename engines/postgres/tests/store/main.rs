@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "a server lives by the real clock")]
 
 mod backoff;
+mod connections;
 mod layouts;
 mod paused;
 mod plans;
+mod pooler;
 #[path = "../server/mod.rs"]
 mod server;
 

@@ -28,6 +28,8 @@ use restate_sdk::service::IntoServiceDefinition;
 
 pub(crate) use call::Target;
 
+use crate::connect::ConnectError;
+
 /// Layout of the objects' state. A program of another version refuses to use the server.
 pub(crate) const LAYOUT: &str = "2";
 /// Name of the layout in the metadata of each service.
@@ -67,14 +69,20 @@ fn options(has_state: bool) -> ServiceOptions {
 }
 
 /// Creates the endpoint with all objects.
-pub(crate) fn endpoint() -> Endpoint {
+/// A call must be signed by one of the keys; without keys every call is accepted.
+pub(crate) fn endpoint(identity_keys: &[String]) -> Result<Endpoint, ConnectError> {
     // State is sent with the call: saves the round trips, and the state of these calls is small.
     let eager = || HandlerOptions::new().enable_lazy_state(false);
     let run = options(true)
         .handler("commit_little", eager())
         .handler("assign_little", eager());
     let process = options(true).handler("put", eager()).handler("inbox", eager());
-    Endpoint::builder()
+    let mut builder = Endpoint::builder();
+    for key in identity_keys {
+        let added = builder.identity_key(key.trim());
+        builder = added.map_err(|error| ConnectError::IdentityKey(format!("{key}: {error}")))?;
+    }
+    let endpoint = builder
         .bind(run::RunObject.into_service_definition().options(run))
         .bind(session::SessionObject.into_service_definition().options(options(true)))
         .bind(content::ContentObject.into_service_definition().options(options(true)))
@@ -83,5 +91,6 @@ pub(crate) fn endpoint() -> Endpoint {
         .bind(meta::MetaObject.into_service_definition().options(options(true)))
         .bind(names::NamesObject.into_service_definition().options(options(true)))
         .bind(wait::WaitService.into_service_definition().options(options(false)))
-        .build()
+        .build();
+    Ok(endpoint)
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "processes live by the real clock")]
 
 mod ended;
+mod identity;
 mod offered;
 #[path = "../server/mod.rs"]
 mod server;

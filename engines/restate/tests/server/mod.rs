@@ -15,6 +15,8 @@ pub(crate) struct Server {
     ingress: u16,
     admin: u16,
     node: u16,
+    /// The server signs its calls.
+    is_signing: bool,
 }
 
 /// Returns the path of the server, installed by a script; none, with a message on stderr, if that fails.
@@ -40,6 +42,16 @@ pub(crate) fn free_port() -> u16 {
 impl Server {
     /// Starts a server; none, with a message on stderr, if the program cannot be installed.
     pub(crate) fn start() -> Option<Self> {
+        Self::with(None)
+    }
+
+    /// Starts a server that signs its calls by an Ed25519 key in PEM format.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn start_signing(key: &str) -> Option<Self> {
+        Self::with(Some(key))
+    }
+
+    fn with(key: Option<&str>) -> Option<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("pirn-restate").tempdir_in("/tmp");
         let server = Self {
@@ -49,7 +61,11 @@ impl Server {
             ingress: free_port(),
             admin: free_port(),
             node: free_port(),
+            is_signing: key.is_some(),
         };
+        if let Some(key) = key {
+            std::fs::write(server.key(), key).expect("written");
+        }
         server.go();
         Some(server)
     }
@@ -91,6 +107,10 @@ impl Server {
                 ("RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL", "1s".to_owned()),
                 ("RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT", "1s".to_owned()),
             ])
+            .envs(
+                self.is_signing
+                    .then(|| ("RESTATE_REQUEST_IDENTITY_PRIVATE_KEY_PEM_FILE", self.key())),
+            )
             .stdin(Stdio::null())
             .stdout(log.expect("a log"))
             .stderr(Stdio::null())
@@ -128,6 +148,10 @@ impl Server {
     /// Returns the URL of the admin API.
     pub(crate) fn admin(&self) -> String {
         format!("http://127.0.0.1:{}", self.admin)
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
     }
 
     fn log(&self) -> PathBuf {
