@@ -23,16 +23,31 @@ pub fn schema_fault(schema: &Value) -> Option<String> {
 
 #[cfg(feature = "schema")]
 fn no_schema(error: &jsonschema::ValidationError<'_>) -> String {
-    match error.instance_path().to_string() {
+    /// The values of `type`.
+    const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+    let place = error.instance_path().to_string();
+    if let Some(word) = error.instance().as_str().filter(|_| place.ends_with("/type")) {
+        let meant = pirn_definition::definition::nearest(word, TYPES.into_iter());
+        let help = meant.map_or_else(
+            || format!("the types are {}", TYPES.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let word: String = word.chars().take(SHOWN).collect();
+        return format!("is not a JSON Schema: at {place}: unknown type `{word}`; {help}");
+    }
+    match place {
         place if place.is_empty() => format!("is not a JSON Schema: {}", shown(error)),
         place => format!("is not a JSON Schema: at {place}: {}", shown(error)),
     }
 }
 
+/// Maximum number of characters of a message or a value that are shown.
+#[cfg(feature = "schema")]
+const SHOWN: usize = 400;
+
 /// Returns the beginning of an error message, which quotes the value.
 #[cfg(feature = "schema")]
 fn shown(error: &jsonschema::ValidationError<'_>) -> String {
-    const SHOWN: usize = 400;
     error.to_string().chars().take(SHOWN).collect()
 }
 

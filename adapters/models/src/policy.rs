@@ -12,6 +12,22 @@ use crate::ProfileFault;
 /// Names of the fields that this file reads from a profile.
 const FIELDS: [&str; 5] = ["timeouts", "retry", "limits", "fallback", "prices"];
 
+/// Names of parameters of models, which belong into `parameters`.
+const PARAMETERS: [&str; 12] = [
+    "temperature",
+    "topP",
+    "top_p",
+    "topK",
+    "top_k",
+    "maxTokens",
+    "max_tokens",
+    "seed",
+    "stop",
+    "reasoningEffort",
+    "reasoning_effort",
+    "toolChoice",
+];
+
 /// Returns faults for the profile's fields that neither this file nor its model, which reads `own`, recognizes.
 pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFault> {
     let known = || {
@@ -31,6 +47,9 @@ pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFaul
         .filter(|name| !known().any(|known| known == name.as_str()));
     let fault = |name: &String| {
         let meant = match nearest(name, known()) {
+            _ if PARAMETERS.contains(&name.as_str()) => {
+                format!("write it into `parameters`: parameters = {{ {name} = ... }}")
+            }
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("`{}` has {}", profile.provider, known().collect::<Vec<_>>().join(", ")),
         };

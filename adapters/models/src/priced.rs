@@ -35,10 +35,15 @@ impl Model for PricedModel {
         self.inner
             .call(call)
             .map(move |answered| match answered {
-                Ok(reply) => Ok(ModelReply {
-                    usage: with_cost(reply.usage),
-                    ..reply
-                }),
+                Ok(mut reply) => {
+                    if let Some(cache) = &mut reply.cache {
+                        cache.premium.get_or_insert(prices.premium());
+                    }
+                    Ok(ModelReply {
+                        usage: with_cost(reply.usage),
+                        ..reply
+                    })
+                }
                 Err(error) => {
                     let spent = ModelFailure::of(&error).spent;
                     Err(if spent.is_nothing() {

@@ -434,10 +434,12 @@ fn model_of(
             let names = names.chain(crate::providers::names());
             let names = names.map(str::to_owned);
             let names: std::collections::BTreeSet<String> = names.chain(models.keys().cloned()).collect();
-            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            let near = nearest(other, names.iter().map(String::as_str));
+            let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+            let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             Err(fault(
                 "/provider",
-                format!("unknown provider `{other}`; the providers are {names}"),
+                format!("unknown provider `{other}`; {meant}the providers are {names}"),
             ))
         }
     }

@@ -139,7 +139,18 @@ impl Model for StructuredOutputModel {
                 ..call
             };
             let second = inner.call(second).await;
-            let mut second = second.map_err(|error| {
+            let mut second = second.map_err(|mut error| {
+                // A script that ends here has replies enough for its author, who did not count the repetition.
+                if error
+                    .details
+                    .as_ref()
+                    .is_some_and(|details| details["noResponseLeft"] == true)
+                {
+                    error.message = format!(
+                        "a reply does not fit `responseFormat`: {fault}; it is requested once more, and {}",
+                        error.message
+                    );
+                }
                 let mut spent = ModelFailure::of(&error).spent;
                 spent.add(first.usage);
                 ModelFailure::spending(error, spent)

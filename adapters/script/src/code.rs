@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use pirn_core::thread::ScriptState;
 use pirn_definition::script::{Names, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
+#[cfg(feature = "javascript")]
+use crate::quickjs::live_script::{LiveScript, StepLimits, Upkeep};
+#[cfg(feature = "javascript")]
+use crate::quickjs::realm_options::RealmOptions;
+#[cfg(feature = "javascript")]
+use crate::quickjs::reserve::RealmReserve;
 use crate::{CodeLimits, HostFunctions, Logs, StopFlag};
 
 /// The body of an async function with all its inputs. It can be moved to another thread.
@@ -25,6 +32,8 @@ pub struct CodeJob {
     pub stop: StopFlag,
     /// Seed of `Math.random`, which throws if there is none.
     pub seed: Option<u64>,
+    /// Recorded inputs of a script workflow; `None` for CODE.
+    pub state: Option<Arc<ScriptState>>,
 }
 
 /// The result of an execution of CODE.
@@ -47,40 +56,114 @@ impl CodeJob {
             functions: Arc::default(),
             stop: StopFlag::default(),
             seed: None,
+            state: None,
         }
     }
 
     /// Runs the job on the calling thread.
     pub fn run_inline(self) -> CodeOutcome {
+        #[cfg(feature = "javascript")]
+        return self.run_in(&mut RealmReserve::default());
+        #[cfg(not(feature = "javascript"))]
         run(self)
+    }
+
+    /// Runs the job on the calling thread, in a realm of its reserve.
+    #[cfg(feature = "javascript")]
+    pub(crate) fn run_in(self, reserve: &mut RealmReserve) -> CodeOutcome {
+        run(self, reserve)
+    }
+}
+
+/// Outcome of a step of a script workflow, and the script if it waits for results.
+#[cfg(feature = "javascript")]
+pub(crate) type Stepped = (CodeOutcome, Option<(LiveScript, Upkeep)>);
+
+/// Evaluates a script workflow from its start with its recorded inputs.
+#[cfg(feature = "javascript")]
+pub(crate) fn start_workflow(job: CodeJob, state: &Value, reserve: &mut RealmReserve) -> Stepped {
+    if job.stop.is_stopped() {
+        return (CodeOutcome::failed(ScriptFault::cancelled()), None);
+    }
+    let realm = match reserve.take(&job.realm_options()) {
+        Ok(realm) => realm,
+        Err(fault) => return (CodeOutcome::failed(fault), None),
+    };
+    let limits = StepLimits {
+        time: job.limits.time,
+        stop: job.stop,
+    };
+    let (script, result, upkeep) = LiveScript::start(realm, &job.code, state, limits);
+    stepped(script, result, upkeep, reserve)
+}
+
+/// Continues a script workflow with its new inputs.
+#[cfg(feature = "javascript")]
+pub(crate) fn resume_workflow(
+    mut script: LiveScript,
+    more: &Value,
+    limits: StepLimits,
+    reserve: &mut RealmReserve,
+) -> Stepped {
+    let (result, upkeep) = script.resume(more, limits);
+    stepped(script, result, upkeep, reserve)
+}
+
+#[cfg(feature = "javascript")]
+fn stepped(
+    script: LiveScript,
+    result: Result<Value, ScriptFault>,
+    upkeep: Option<Upkeep>,
+    reserve: &mut RealmReserve,
+) -> Stepped {
+    let result = result.map_err(|fault| in_characters(fault, script.source()));
+    let logs = Logs::default();
+    let outcome = CodeOutcome { result, logs };
+    if let Some(upkeep) = upkeep {
+        (outcome, Some((script, upkeep)))
+    } else {
+        reserve.retire(script.into_realm());
+        (outcome, None)
     }
 }
 
 #[cfg(feature = "javascript")]
-fn run(job: CodeJob) -> CodeOutcome {
-    use crate::quickjs::realm::{Form, Realm, Run};
-    use crate::quickjs::realm_options::RealmOptions;
-
-    if job.stop.is_stopped() {
-        return CodeOutcome {
-            result: Err(ScriptFault::cancelled()),
-            logs: Logs::default(),
-        };
-    }
-    let options = RealmOptions {
-        memory: job.limits.memory,
-        stack: job.limits.stack,
-        shared: false,
-        functions: job.functions,
-    };
-    let mut realm = match Realm::new(&options) {
-        Ok(realm) => realm,
-        Err(fault) => {
-            return CodeOutcome {
-                result: Err(fault),
-                logs: Logs::default(),
-            };
+impl CodeJob {
+    fn realm_options(&self) -> RealmOptions {
+        RealmOptions {
+            memory: self.limits.memory,
+            stack: self.limits.stack,
+            shared: false,
+            functions: Arc::clone(&self.functions),
         }
+    }
+}
+
+#[cfg(feature = "javascript")]
+impl CodeOutcome {
+    pub(crate) fn failed(fault: ScriptFault) -> Self {
+        Self {
+            result: Err(fault),
+            logs: Logs::default(),
+        }
+    }
+}
+
+#[cfg(feature = "javascript")]
+fn run(job: CodeJob, reserve: &mut RealmReserve) -> CodeOutcome {
+    use crate::quickjs::realm::{Form, Run};
+
+    if let Some(state) = &job.state {
+        let state = serde_json::json!(&**state);
+        return start_workflow(job, &state, reserve).0;
+    }
+    if job.stop.is_stopped() {
+        return CodeOutcome::failed(ScriptFault::cancelled());
+    }
+    let options = job.realm_options();
+    let mut realm = match reserve.take(&options) {
+        Ok(realm) => realm,
+        Err(fault) => return CodeOutcome::failed(fault),
     };
     let names = Names::of(&job.code);
     let mut unknown = job.scope.unknown(&names);
@@ -90,6 +173,7 @@ fn run(job: CodeJob) -> CodeOutcome {
         unknown,
         paths: Arc::default(),
         seed: job.seed,
+        now: None,
         time: job.limits.time,
         stop: Some(job.stop),
     };
@@ -97,10 +181,9 @@ fn run(job: CodeJob) -> CodeOutcome {
         .compile(&job.code, Form::Script, &names)
         .and_then(|compiled| realm.script(&compiled, run))
         .map_err(|fault| in_characters(fault, &job.code));
-    CodeOutcome {
-        result,
-        logs: realm.take_logs(),
-    }
+    let logs = realm.take_logs();
+    reserve.retire(realm);
+    CodeOutcome { result, logs }
 }
 
 /// Converts the fault's column from bytes to characters.

@@ -1,27 +1,21 @@
 //! The function `compressMessages`, which CODE can call.
 
 use pirn_conversation::conversation::Tokenizer;
-use pirn_conversation::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
+use pirn_conversation::conversation::compression::{Compression, CompressionContext, compress, finish_with_checklist};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use pirn_conversation::conversation::extractive::{Budget, summary};
 
 /// Name of the function in CODE.
 pub(super) const NAME: &str = "compressMessages";
 
 /// `compressMessages(context)` or `compressMessages(messages, markMap, compressionConfig)` gives a CompressionResult.
 ///
-/// The strategy `summarize` works offline here and ignores its `profileId`, because a script cannot wait for a model.
+/// The strategy `summarize` is `checklist` here and ignores its `profileId`, because a script cannot wait for a model.
 pub(super) fn compress_messages(arguments: Vec<Value>, tokenizer: &dyn Tokenizer) -> Result<Value, String> {
     let context = context(arguments)?;
     let result = match compress(&context, tokenizer).map_err(|error| error.to_string())? {
-        Compression::Done(result) => result,
-        Compression::Summarize(plan) => {
-            let texts = plan.to_summarize.iter().map(|message| message.content.as_str());
-            let text = summary(texts, Budget::default());
-            finish_summary(&plan, &text, tokenizer)
-        }
+        Compression::Done(result) => *result,
+        Compression::Summarize(plan) => finish_with_checklist(&plan, None, tokenizer).result,
     };
     serde_json::to_value(result).map_err(|error| error.to_string())
 }

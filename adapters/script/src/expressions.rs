@@ -143,6 +143,7 @@ impl Expressions {
             scope,
             paths: script.paths.clone(),
             seed: None,
+            now: None,
             time,
             stop: None,
         };

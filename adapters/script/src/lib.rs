@@ -20,6 +20,8 @@
 //!   ↓
 //! interpreter
 //!   ↓
+//! sessions
+//!   ↓
 //! evaluator  worker
 //!   ↓
 //! expressions  task  template
@@ -35,7 +37,7 @@
 //! 1. `port`: the jobs that the engine gives, and their results.
 //! 2. `evaluator`: expressions and templates. `code`: one CODE node.
 //! 3. `quickjs/realm`: JavaScript with its limits.
-//! 4. `pool`: the script threads. `worker`: the processes, and their protocol.
+//! 4. `pool`: the script threads. `worker`: the processes, and their protocol. `sessions`: script workflows between their steps.
 
 mod code;
 mod compress;
@@ -52,6 +54,8 @@ mod pool;
 mod port;
 #[cfg(feature = "javascript")]
 mod quickjs;
+#[cfg(feature = "javascript")]
+mod sessions;
 mod syntax;
 mod task;
 mod template;

@@ -101,10 +101,15 @@ pub struct ScriptSettings {
     pub max_stuck: usize,
     /// Maximum number of scripts that wait for a thread (default 1,000,000); further ones are refused with `OVERLOADED`.
     pub max_waiting: usize,
-    /// Limits on CODE.
+    /// Limits on CODE, and on one evaluation of a script workflow.
     pub code: CodeLimits,
     /// Limits on expressions and templates.
     pub expressions: ExpressionLimits,
+    /// Maximum number of script workflows that are cached between their steps (default 32). With [`ScriptLevel::Process`], each has a
+    /// process. Further ones are evaluated from their start in every step.
+    pub live_scripts: usize,
+    /// Maximum bytes of the values of all cached script workflows (default 256 MiB).
+    pub live_script_bytes: usize,
 }
 
 impl Default for ScriptSettings {
@@ -117,6 +122,8 @@ impl Default for ScriptSettings {
             max_waiting: 1_000_000,
             code: CodeLimits::default(),
             expressions: ExpressionLimits::default(),
+            live_scripts: 32,
+            live_script_bytes: 256 << 20,
         }
     }
 }

@@ -6,7 +6,8 @@ use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, Scrip
 use pirn_conversation::conversation::{Estimator, Tokenizer};
 use pirn_core::thread::Outcome;
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::graph::{Evaluator, Graph};
+use pirn_definition::graph::{Evaluator, Graph, SnippetKind};
+use pirn_definition::script::ScopeValues;
 
 use crate::compress;
 use crate::evaluator::advice;
@@ -19,6 +20,8 @@ use crate::{CodeJob, HostFunctions, JsEvaluator, ScriptSettings};
 pub struct ScriptPort {
     settings: ScriptSettings,
     functions: Arc<HostFunctions>,
+    /// The functions of script workflows. Shared, so that a prepared realm fits.
+    no_functions: Arc<HostFunctions>,
     tokenizer: OnceLock<TokenizerByName>,
     pool: ScriptPool,
 }
@@ -38,6 +41,7 @@ impl ScriptPort {
             pool: ScriptPool::new(settings.clone()),
             settings,
             functions: Arc::default(),
+            no_functions: Arc::default(),
             tokenizer: OnceLock::new(),
         }
     }
@@ -61,6 +65,14 @@ impl ScriptPort {
 
     fn code_job(&self, job: &ScriptJob<'_>) -> CodeJob {
         let source = &job.graph.snippet(job.code).source;
+        // A script workflow depends only on its recorded inputs: variables and functions may change between its steps.
+        if job.graph.snippet(job.code).kind == SnippetKind::Workflow {
+            let mut code = CodeJob::new(Arc::clone(source), &ScopeValues::default());
+            code.limits = self.settings.code;
+            code.functions = Arc::clone(&self.no_functions);
+            code.state = Some(job.state.clone().unwrap_or_default());
+            return code;
+        }
         let mut code = CodeJob::new(Arc::clone(source), job.scope);
         code.scope.input = Arc::clone(&job.input);
         code.limits = self.settings.code;

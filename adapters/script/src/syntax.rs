@@ -1,13 +1,17 @@
 //! Checks snippets when a workflow is loaded, without running them.
 
 use std::collections::BTreeSet;
+#[cfg(feature = "javascript")]
+use std::ops::Range;
 
 use pirn_definition::graph::{Snippet, SnippetKind, Syntax, SyntaxFault};
+#[cfg(feature = "javascript")]
+use pirn_definition::script::Member;
 use pirn_definition::script::place;
-use pirn_definition::script::{FreeName, free_names};
+use pirn_definition::script::{FreeName, HOST_NAMES, free_names};
 
 use crate::compress;
-use crate::template::Template;
+use crate::template::{Template, names_of_template};
 
 /// A syntax fault of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +102,11 @@ impl Syntax for TextSyntax {
                 let free = free_names(&text.source).into_iter();
                 free.filter(|free| !self.functions.contains(&free.name)).collect()
             }
-            SnippetKind::Template => Vec::new(),
+            SnippetKind::Workflow => {
+                let free = free_names(&text.source).into_iter();
+                free.filter(|free| !HOST_NAMES.contains(&free.name.as_str())).collect()
+            }
+            SnippetKind::Template => names_of_template(&text.source),
         }
     }
 }
@@ -140,8 +148,17 @@ fn names_of_expression(text: &str) -> Vec<FreeName> {
     };
     let free = free_names(&rewritten.source).into_iter();
     let own = free.filter(|free| free.name != PLACEHOLDER);
+    let original = |at: Range<usize>| rewritten.shifts.original(at.start)..rewritten.shifts.original(at.end);
     own.map(|free| FreeName {
-        at: rewritten.shifts.original(free.at.start)..rewritten.shifts.original(free.at.end),
+        at: original(free.at),
+        members: free
+            .members
+            .into_iter()
+            .map(|member| Member {
+                at: original(member.at),
+                field: member.field.map(original),
+            })
+            .collect(),
         ..free
     })
     .collect()
@@ -188,9 +205,16 @@ impl TextSyntax {
                 bracketed.map_err(|fault| fault.saying("SyntaxError: a closing bracket has no opening bracket"))
             }
         };
-        parsed.map_err(|fault| match &rewritten {
-            Some(rewritten) => fault.moved(source, text, &rewritten.shifts),
-            None => fault,
+        parsed.map_err(|fault| {
+            let fault = if begins_with_return(text) {
+                fault.saying(RETURN)
+            } else {
+                fault
+            };
+            match &rewritten {
+                Some(rewritten) => fault.moved(source, text, &rewritten.shifts),
+                None => fault,
+            }
         })
     }
 
@@ -244,6 +268,16 @@ const LONGEST_PATTERN: usize = 32 << 10;
 #[cfg(feature = "javascript")]
 const MORE: &str = "SyntaxError: unexpected code after the end of the expression";
 
+/// Fault of a statement in place of an expression.
+#[cfg(feature = "javascript")]
+const RETURN: &str = "SyntaxError: an expression is a value: write it without `return`; a CODE node takes statements";
+
+#[cfg(feature = "javascript")]
+fn begins_with_return(text: &str) -> bool {
+    let rest = text.trim_start().strip_prefix("return");
+    rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$')))
+}
+
 #[cfg(feature = "javascript")]
 impl TextFault {
     fn saying(self, message: &str) -> Self {
@@ -258,9 +292,11 @@ impl TextFault {
         let (line, column) = place::line_and_column(text, text.trim_end().len());
         let message = match form {
             _ if text.matches('}').count() > text.matches('{').count() => "SyntaxError: a `}` has no opening `{`",
-            crate::quickjs::realm::Form::Script => "SyntaxError: the script ends too early",
+            crate::quickjs::realm::Form::Script => {
+                "SyntaxError: the script ends too early: add the missing operand or closing bracket"
+            }
             crate::quickjs::realm::Form::Expression | crate::quickjs::realm::Form::BracketedExpression => {
-                "SyntaxError: the expression ends too early"
+                "SyntaxError: the expression ends too early: add the missing operand or closing bracket"
             }
         };
         Self {

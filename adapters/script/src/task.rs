@@ -13,6 +13,9 @@ use crate::{CodeJob, Logs, ScriptSettings, StopFlag};
 pub(super) enum Task {
     Code(Box<CodeJob>),
     Texts(Texts),
+    /// Drops the scripts that were removed from the cache.
+    #[cfg(feature = "javascript")]
+    DropReleased,
 }
 
 /// The result of a task.
@@ -34,6 +37,8 @@ impl Task {
         match self {
             Self::Code(job) => job.limits.time,
             Self::Texts(_) => settings.expressions.time,
+            #[cfg(feature = "javascript")]
+            Self::DropReleased => settings.code.time,
         }
     }
 }
@@ -44,6 +49,8 @@ impl CancelHandle {
         *locked(&self.stop) = match task {
             Task::Code(job) => Some(job.stop.clone()),
             Task::Texts(_) => None,
+            #[cfg(feature = "javascript")]
+            Task::DropReleased => None,
         };
     }
 
@@ -62,6 +69,18 @@ impl CancelHandle {
             let _: std::io::Result<()> = process.kill();
             self.was_killed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether the process was killed since the last call of [`CancelHandle::was_killed`].
+    #[cfg(feature = "javascript")]
+    pub(super) fn is_killed(&self) -> bool {
+        self.was_killed.load(Ordering::Relaxed)
+    }
+
+    /// Takes the worker process out, so that it is not killed for the job.
+    #[cfg(feature = "javascript")]
+    pub(super) fn take_process(&self) -> Option<std::process::Child> {
+        locked(&self.process).take()
     }
 
     /// Returns whether the process was killed since the last call. Its job may have been answered at that moment, and the next job

@@ -21,7 +21,7 @@
 //!   ↓
 //! approval
 //!   ↓
-//! arguments
+//! arguments  tool_search
 //!   ↓
 //! schema_size
 //! ```
@@ -60,6 +60,7 @@ mod schema_size;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tool_search;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! panics.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskedCall, CallContext, Models, Sampler, Tool, ToolContext, ToolOutcome, ToolSpec, Tools};
 use pirn_core::thread::{ConsentRequest, ToolResult};
-use pirn_definition::definition::{BuiltInTool, InDoubt};
+use pirn_definition::definition::{BuiltInTool, InDoubt, ToolEntry};
 use pirn_definition::message::Part;
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitat
 use super::arguments::Checker;
 use super::lane::Lane;
 use super::options::ToolOptions;
+use super::tool_search::search;
 use pirn_models::limiter::Limiter;
 
 /// Default maximum number of concurrent tool calls of one engine; further calls wait.
@@ -173,6 +174,7 @@ impl ToolRegistry {
 
     /// Returns whether a name in a node's `tools` matches any tool.
     pub fn has(&self, name: &str) -> bool {
+        let name = ToolEntry::name_in(name);
         self.names().any(|known| matches_pattern(name, known))
     }
 
@@ -185,7 +187,10 @@ impl ToolRegistry {
     }
 
     fn find_offered(&self, names: &[Arc<str>], name: &str) -> Option<&RegisteredTool> {
-        let is_offered = names.iter().any(|offered| matches_pattern(offered, name));
+        // Of a deferred tool too: the run refuses its calls until it is revealed.
+        let is_offered = names
+            .iter()
+            .any(|offered| matches_pattern(ToolEntry::name_in(offered), name));
         self.tools.get(name).filter(|_| is_offered)
     }
 
@@ -201,6 +206,27 @@ impl ToolRegistry {
         })
     }
 
+    /// Returns the deferred tools of a node, each once, in the order of the names.
+    fn deferred(&self, names: &[Arc<str>]) -> Vec<&RegisteredTool> {
+        let listed: Vec<Arc<str>> = names
+            .iter()
+            .filter_map(|name| ToolEntry::deferred_name(name).map(Arc::from))
+            .collect();
+        let is_plain = |found: &&RegisteredTool| names.iter().any(|name| matches_pattern(name, &found.spec.name));
+        // By name, because the list outlives the names that were parsed here.
+        let mut found: Vec<&RegisteredTool> = Vec::new();
+        for pattern in &listed {
+            let these = self
+                .tools
+                .values()
+                .filter(|tool| matches_pattern(pattern, &tool.spec.name));
+            found.extend(these.filter(|tool| !is_plain(tool)));
+        }
+        let mut seen = BTreeSet::new();
+        found.retain(|tool| seen.insert(tool.spec.name.clone()));
+        found
+    }
+
     fn unknown(&self, names: &[Arc<str>], name: &str) -> String {
         let known: Vec<&str> = self.matching(names).map(|found| found.spec.name.as_str()).collect();
         if known.is_empty() {
@@ -210,20 +236,25 @@ impl ToolRegistry {
     }
 }
 
-fn built_in_spec(tool: BuiltInTool) -> ToolSpec {
+fn built_in_spec(tool: BuiltInTool, deferred: &[&RegisteredTool]) -> ToolSpec {
+    let mut description = tool.description().to_owned();
+    if tool == BuiltInTool::ToolSearch {
+        // All names, also of revealed tools: the description is part of the prefix that the provider caches.
+        for found in deferred {
+            description.push_str("\n- ");
+            description.push_str(&found.spec.name);
+        }
+    }
     ToolSpec {
         name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
+        description,
         parameters: tool.parameters(),
     }
 }
 
 /// Returns whether a name in a node's `tools` matches this tool.
 fn matches_pattern(offered: &str, name: &str) -> bool {
-    match offered.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => offered == name,
-    }
+    ToolEntry::includes(offered, name)
 }
 
 impl Tools for ToolRegistry {
@@ -231,7 +262,10 @@ impl Tools for ToolRegistry {
         let registered = self.matching(names).map(|found| found.spec.clone());
         // The run itself executes built-in tools.
         let built_in = names.iter().filter_map(|name| BuiltInTool::of_name(name));
-        registered.chain(built_in.map(built_in_spec)).collect()
+        let deferred = self.deferred(names);
+        registered
+            .chain(built_in.map(|tool| built_in_spec(tool, &deferred)))
+            .collect()
     }
 
     fn is_external(&self, name: &str) -> bool {
@@ -242,6 +276,10 @@ impl Tools for ToolRegistry {
     }
 
     fn in_doubt(&self, name: &str, is_consented: bool) -> Option<InDoubt> {
+        // A search changes nothing.
+        if name == BuiltInTool::ToolSearch.name() {
+            return Some(InDoubt::Retry);
+        }
         let found = self.tools.get(name)?;
         // A call that still awaits approval has not started.
         if found.options.approval == Approval::Ask && self.approver.is_none() && !is_consented {
@@ -252,6 +290,12 @@ impl Tools for ToolRegistry {
     }
 
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolOutcome> {
+        let is_search = asked.call.name == BuiltInTool::ToolSearch.name();
+        if is_search && names.iter().any(|name| **name == *asked.call.name) {
+            let deferred: Vec<&ToolSpec> = self.deferred(names).into_iter().map(|found| &found.spec).collect();
+            let found = search(&asked.call.arguments, &deferred);
+            return std::future::ready(ToolOutcome::Result(found)).boxed();
+        }
         let Some(found) = self.find_offered(names, &asked.call.name).cloned() else {
             let failed = ToolResult::failed(self.unknown(names, &asked.call.name));
             return std::future::ready(ToolOutcome::Result(failed)).boxed();

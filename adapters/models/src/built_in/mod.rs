@@ -50,6 +50,7 @@ fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall>) -> Model
         finish_reason: FinishReason::default(),
         usage: TokenUsage::new(input, output, input.saturating_add(output)),
         metadata: None,
+        cache: None,
     }
 }
 

@@ -241,6 +241,7 @@ fn usage(usage: Option<&Value>, reply: &mut ReplyBuilder) {
         input: of("input_tokens").saturating_add(read).saturating_add(write),
         cached_read: read,
         cached_write: write,
+        reports_cache: usage.get("cache_read_input_tokens").is_some_and(Value::is_u64),
         output: of("output_tokens"),
         ..RawUsage::default()
     });

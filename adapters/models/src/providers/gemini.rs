@@ -81,6 +81,7 @@ pub(super) fn parse_chunk(frame: &Value, reply: &mut ReplyBuilder) -> Result<(),
         reply.spent(RawUsage {
             input: of("promptTokenCount").saturating_add(of("toolUsePromptTokenCount")),
             cached_read: of("cachedContentTokenCount"),
+            reports_cache: usage.get("cachedContentTokenCount").is_some_and(Value::is_u64),
             // Candidate tokens exclude thoughts.
             output: of("candidatesTokenCount").saturating_add(reasoning),
             reasoning,

@@ -194,7 +194,11 @@ impl Remote {
         };
         let model = profile.model.clone().unwrap_or_default();
         if model.is_empty() {
-            fault("/model", format!("`{}` needs the name of a model", profile.provider));
+            let message = format!(
+                "`{}` needs the name of a model: set `model` to the name that the provider uses",
+                profile.provider
+            );
+            fault("/model", message);
         }
         let parameters = Parameters::read(&profile.parameters.clone().unwrap_or_default());
         if let Err((name, message)) = parameters.and_then(|read| protocol.check(&read)) {
@@ -394,9 +398,20 @@ fn is_secret(name: &str) -> bool {
 
 /// Parses the base URL to which paths are appended.
 fn endpoint(written: &str, query: &BTreeMap<String, String>) -> Result<Url, String> {
-    let mut url = Url::parse(written).map_err(|error| format!("not an address: {error}"))?;
+    let with_scheme = || {
+        format!(
+            "must be an http or https address, such as http://{}",
+            written.trim_start_matches('/')
+        )
+    };
+    let mut url = Url::parse(written).map_err(|_| with_scheme())?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err("must be an http or https address".to_owned());
+        // `localhost:8000` parses as an address with the scheme `localhost`.
+        return Err(if written.contains("://") {
+            "must be an http or https address".to_owned()
+        } else {
+            with_scheme()
+        });
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a key must not be in a file: name its environment variable in `apiKeyEnv`".to_owned());

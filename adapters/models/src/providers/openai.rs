@@ -122,17 +122,21 @@ fn usage(frame: &Value, reply: &mut ReplyBuilder) {
         let of = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
         let most = |pointers: &[&str]| pointers.iter().map(|pointer| of(pointer)).max().unwrap_or(0);
         let (input, output, total) = (of("/prompt_tokens"), of("/completion_tokens"), of("/total_tokens"));
+        let read = [
+            "/prompt_tokens_details/cached_tokens",
+            "/prompt_cache_hit_tokens",
+            "/cache_read_input_tokens",
+            "/cached_tokens",
+        ];
         let reasoning = of("/completion_tokens_details/reasoning_tokens");
         // Some servers exclude reasoning from the output count: then the total is at least the sum of all three.
         let is_beside = total >= input.saturating_add(output).saturating_add(reasoning);
         reply.spent(RawUsage {
             input,
-            cached_read: most(&[
-                "/prompt_tokens_details/cached_tokens",
-                "/prompt_cache_hit_tokens",
-                "/cache_read_input_tokens",
-                "/cached_tokens",
-            ]),
+            cached_read: most(&read),
+            reports_cache: read
+                .into_iter()
+                .any(|pointer| usage.pointer(pointer).is_some_and(Value::is_u64)),
             cached_write: most(&[
                 "/prompt_tokens_details/cache_write_tokens",
                 "/cache_creation_input_tokens",

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn_conversation::conversation::TokenUsage;
-use pirn_conversation::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_conversation::model_call::{CacheUse, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
@@ -48,6 +48,8 @@ pub(super) struct RawUsage {
     pub(super) input: u64,
     pub(super) cached_read: u64,
     pub(super) cached_write: u64,
+    /// True if the reply contains a figure of cached tokens.
+    pub(super) reports_cache: bool,
     pub(super) output: u64,
     pub(super) reasoning: u64,
     /// 0 if the protocol has none.
@@ -61,9 +63,20 @@ impl RawUsage {
             input: self.input.max(other.input),
             cached_read: self.cached_read.max(other.cached_read),
             cached_write: self.cached_write.max(other.cached_write),
+            reports_cache: self.reports_cache || other.reports_cache,
             output: self.output.max(other.output),
             reasoning: self.reasoning.max(other.reasoning),
             total: self.total.max(other.total),
+        }
+    }
+
+    /// Returns the use of the provider's cache.
+    fn cache(self) -> CacheUse {
+        let spent = self.into_usage();
+        CacheUse {
+            sent: spent.sent(),
+            read: self.reports_cache.then_some(spent.cached_read),
+            premium: None,
         }
     }
 
@@ -298,6 +311,7 @@ impl ReplyBuilder {
             tool_calls,
             usage: self.reported.into_usage(),
             metadata,
+            cache: Some(Box::new(self.reported.cache())),
         })
     }
 }

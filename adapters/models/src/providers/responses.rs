@@ -122,6 +122,7 @@ fn ended(response: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
         input: of("/usage/input_tokens"),
         cached_read: of("/usage/input_tokens_details/cached_tokens"),
         cached_write: of("/usage/input_tokens_details/cache_write_tokens"),
+        reports_cache: response.pointer("/usage/input_tokens_details/cached_tokens").is_some(),
         output: of("/usage/output_tokens"),
         reasoning: of("/usage/output_tokens_details/reasoning_tokens"),
         total: of("/usage/total_tokens"),

@@ -26,6 +26,8 @@ use pirn_definition::script::ScriptFault;
 
 use crate::deadline::now;
 use crate::interpreter::Interpreter;
+#[cfg(feature = "javascript")]
+use crate::sessions::Sessions;
 use crate::task::{CancelHandle, Task, TaskResult};
 use crate::{Logs, ScriptSettings};
 
@@ -62,6 +64,9 @@ struct Job {
 
 struct Shared {
     settings: ScriptSettings,
+    /// Script workflows between their steps.
+    #[cfg(feature = "javascript")]
+    sessions: Arc<Sessions>,
     state: Mutex<State>,
     /// Notified for a new job or the end of the pool.
     work: Condvar,
@@ -119,42 +124,34 @@ impl ScriptPool {
             threads: settings.threads.max(1),
             ..settings
         };
-        Self {
-            shared: Arc::new(Shared {
-                settings,
-                state: Mutex::default(),
-                work: Condvar::new(),
-                left: Condvar::new(),
-                alarm: Condvar::new(),
-            }),
+        let shared = Arc::new(Shared {
+            #[cfg(feature = "javascript")]
+            sessions: Arc::new(Sessions::new(&settings)),
+            settings,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            left: Condvar::new(),
+            alarm: Condvar::new(),
+        });
+        #[cfg(feature = "javascript")]
+        {
+            let pool = Arc::downgrade(&shared);
+            shared.sessions.set_wake(move || {
+                if let Some(pool) = pool.upgrade() {
+                    pool.queue(&Arc::from(""), Task::DropReleased, Box::new(|_| ()));
+                }
+            });
         }
+        Self { shared }
     }
 
     /// Queues a job without blocking; a refused job is answered at once.
     pub(super) fn submit(&self, run: &Arc<str>, task: Task, answer: Answer) -> JobGuard {
-        let mut state = self.shared.lock();
-        state.next += 1;
-        let id = state.next;
-        let guard = JobGuard {
+        JobGuard {
+            id: self.shared.queue(run, task, answer),
             pool: Arc::downgrade(&self.shared),
             run: Arc::clone(run),
-            id,
-        };
-        let refusal = self
-            .shared
-            .refusal(&state)
-            .or_else(|| self.shared.make_room(&mut state));
-        if let Some(refusal) = refusal {
-            state.refused += 1;
-            drop(state);
-            answer(TaskResult::failed(refusal));
-            return guard;
         }
-        let run = Arc::clone(run);
-        state.queue.push(&guard.run, id, Job { id, run, task, answer });
-        drop(state);
-        self.shared.work.notify_one();
-        guard
     }
 
     /// Runs a job and waits for it.
@@ -168,13 +165,27 @@ impl ScriptPool {
     pub(super) fn stats(&self) -> ScriptStats {
         let state = self.shared.lock();
         let running = |thread: &&Thread| matches!(thread.phase, Phase::Running(_));
-        ScriptStats {
+        let own = ScriptStats {
             waiting: state.queue.len(),
             running: state.threads.values().filter(running).count(),
             stuck: state.stuck,
             given_up: state.given_up,
             refused: state.refused,
-        }
+            ..ScriptStats::default()
+        };
+        drop(state);
+        #[cfg(feature = "javascript")]
+        let own = {
+            let (counts, live_scripts) = self.shared.sessions.counts();
+            ScriptStats {
+                live_scripts,
+                evaluated_steps: counts.evaluated,
+                resumed_steps: counts.resumed,
+                delivered_results: counts.results,
+                ..own
+            }
+        };
+        own
     }
 }
 
@@ -192,6 +203,9 @@ impl Drop for ScriptPool {
         for job in waiting {
             job.refuse(ScriptFault::cancelled().into());
         }
+        // Stuck threads own the shared state for ever.
+        #[cfg(feature = "javascript")]
+        self.shared.sessions.close();
         // Stuck threads are not joined. The last owner of the pool may itself be one of its threads, which must not join itself.
         let own = std::thread::current().id();
         let deadline = now() + FAREWELL;
@@ -240,6 +254,38 @@ impl Shared {
     /// Locks the state. A poisoned lock is usable: the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a job without blocking, and returns its number; a refused job is answered at once.
+    fn queue(self: &Arc<Self>, run: &Arc<str>, task: Task, answer: Answer) -> u64 {
+        let mut state = self.lock();
+        state.next += 1;
+        let id = state.next;
+        let refusal = self.refusal(&state).or_else(|| self.make_room(&mut state));
+        if let Some(refusal) = refusal {
+            state.refused += 1;
+            drop(state);
+            answer(TaskResult::failed(refusal));
+            return id;
+        }
+        let own = Arc::clone(run);
+        let job = Job {
+            id,
+            run: own,
+            task,
+            answer,
+        };
+        state.queue.push(run, id, job);
+        drop(state);
+        self.work.notify_one();
+        id
+    }
+
+    fn interpreter(&self, cancel_handle: &Arc<CancelHandle>) -> Interpreter {
+        #[cfg(feature = "javascript")]
+        return Interpreter::new(&self.settings, cancel_handle, &self.sessions);
+        #[cfg(not(feature = "javascript"))]
+        Interpreter::new(&self.settings, cancel_handle)
     }
 
     /// Returns the reason why no job is accepted now.
@@ -294,17 +340,17 @@ impl Shared {
 
     /// Main loop of a thread.
     fn serve(&self, no: u64, cancel_handle: &Arc<CancelHandle>) {
-        let mut interpreter = Interpreter::new(&self.settings, cancel_handle);
+        let mut interpreter = self.interpreter(cancel_handle);
         while let Some(task) = self.next_task(no) {
             let done = catch_unwind(AssertUnwindSafe(|| interpreter.run(task)));
             let done = done.unwrap_or_else(|_| {
-                interpreter = Interpreter::new(&self.settings, cancel_handle);
+                interpreter = self.interpreter(cancel_handle);
                 TaskResult::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
             });
             let (answer, goes_on) = self.finished(no);
             // From here on, the worker is not killed for this job.
             if cancel_handle.was_killed() {
-                interpreter = Interpreter::new(&self.settings, cancel_handle);
+                interpreter = self.interpreter(cancel_handle);
             }
             if let Some(answer) = answer
                 && catch_unwind(AssertUnwindSafe(|| answer(done))).is_err()
@@ -314,6 +360,9 @@ impl Shared {
             if !goes_on {
                 break;
             }
+            // After the answer, so that no caller waits for it.
+            #[cfg(feature = "javascript")]
+            interpreter.prepare();
         }
         drop(interpreter);
         let mut state = self.lock();

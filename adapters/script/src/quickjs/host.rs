@@ -23,6 +23,9 @@ pub(crate) struct ScriptContext {
     pub(crate) unknown: Vec<Arc<str>>,
     pub(crate) logs: Logs,
     pub(crate) random: Option<u64>,
+    pub(crate) now: Option<f64>,
+    /// True if a script ended because of its memory limit.
+    pub(crate) is_exhausted: bool,
 }
 
 /// Creates the object that the prelude receives.
@@ -95,6 +98,15 @@ pub(crate) fn host_object<'js>(
         "random",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>| random(&ctx, &at))?,
     )?;
+
+    let at = frame.clone();
+    host.set(
+        "exhausted",
+        Function::new(ctx.clone(), move || locked(&at).is_exhausted = true)?,
+    )?;
+
+    let at = frame.clone();
+    host.set("now", Function::new(ctx.clone(), move || locked(&at).now)?)?;
 
     let functions = Object::new(ctx.clone())?;
     functions.set_prototype(None)?;

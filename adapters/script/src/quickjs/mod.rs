@@ -5,6 +5,8 @@
 mod convert;
 mod host;
 mod interrupt;
+pub(crate) mod live_script;
 pub(crate) mod parser;
 pub(crate) mod realm;
 pub(crate) mod realm_options;
+pub(crate) mod reserve;

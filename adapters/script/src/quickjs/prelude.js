@@ -14,7 +14,8 @@
   const BuiltinRegExp = RegExp;
   const BuiltinError = Error;
   const BuiltinString = String;
-  const { at, fixed, member, has, keys, unknown, log, random, allowed, functions, longest, pause } = host;
+  const BuiltinArrayBuffer = ArrayBuffer;
+  const { at, fixed, member, has, keys, unknown, log, now, random, allowed, functions, longest, pause, exhausted } = host;
 
   const refuse = (message) => {
     throw new TypeError(message);
@@ -36,14 +37,17 @@
   for (const name of ["captureStackTrace", "stackTraceLimit", "prepareStackTrace"]) delete Error[name];
 
   const noClock = "there is no clock here, so that a run can be repeated: pass the time as input";
+  // Only script workflows have a clock: its value is recorded.
+  const clock = () => now() ?? refuse(noClock);
   const date = function Date(...parts) {
-    if (!new.target || parts.length === 0) refuse(noClock);
+    if (!new.target) refuse(noClock);
+    if (parts.length === 0) parts = [clock()];
     return Reflect.construct(BuiltinDate, parts, new.target);
   };
   date.prototype = BuiltinDate.prototype;
   replace(date, "parse", BuiltinDate.parse);
   replace(date, "UTC", BuiltinDate.UTC);
-  replace(date, "now", () => refuse(noClock));
+  replace(date, "now", clock);
   replace(BuiltinDate.prototype, "constructor", date);
   replace(globalThis, "Date", date);
   replace(Math, "random", () =>
@@ -429,6 +433,19 @@
     return freeze(scope);
   };
 
+  // Returns the error of a script. QuickJS throws `null` if the memory does not suffice for an error, and then no error can be thrown
+  // here either, so that the host records it.
+  const caught = (error) => {
+    if (error === null) {
+      try {
+        new BuiltinArrayBuffer(longest / 16);
+      } catch {
+        exhausted();
+      }
+    }
+    return error;
+  };
+
   const run = (text) => text();
   const truth = (text) => !!text();
 
@@ -459,5 +476,5 @@
   };
   if (host.shared) harden();
 
-  return { bind, run, truth, forget, wellFormed };
+  return { bind, caught, run, truth, forget, wellFormed };
 });

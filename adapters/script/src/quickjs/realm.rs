@@ -11,41 +11,39 @@
 //! 4. QuickJS polls the time limit while it runs, including in regular expressions, and scripts cannot catch the interruption. A
 //!    realm that exceeded a limit is discarded.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pirn_definition::error::RunErrorCode;
-use pirn_definition::script::{Names, Path, ScopeValues, ScriptFault};
+use pirn_definition::graph::agent_option_fault;
+use pirn_definition::script::{HOST_NAMES, Names, Path, ScopeValues, ScriptFault};
 use rquickjs::context::EvalOptions;
 use rquickjs::{
     CaughtError, Context, Ctx, Error, Exception, FromJs, Function, Object, Persistent, Runtime, Value as JsValue,
 };
 use serde_json::{Value, json};
 
-use super::convert::{NotJson, Reader, describe};
+use super::convert::{NotJson, Reader, describe, to_js};
 use super::host::{ScriptContext, host_object};
 use super::interrupt::{Interrupt, Interruption};
 use super::realm_options::RealmOptions;
 use crate::{Logs, StopFlag};
 
-/// A compiled snippet of a realm.
+/// A compiled snippet of a realm, and whether its source can throw `null`.
 #[derive(Clone, Debug)]
-pub(crate) struct Compiled(Persistent<Function<'static>>);
+pub(crate) struct Compiled(Persistent<Function<'static>>, bool);
 
-/// A realm. Fields are dropped in order: saved handles must be dropped before their runtime.
+/// A realm. It can move to another thread: its functions are stored in its runtime.
 pub(crate) struct Realm {
-    run: Persistent<Function<'static>>,
-    truth: Persistent<Function<'static>>,
-    forget: Persistent<Function<'static>>,
-    bind: Persistent<Function<'static>>,
-    at: Persistent<Function<'static>>,
-    well_formed: Persistent<Function<'static>>,
     context: Context,
     runtime: Runtime,
     interrupt: Arc<Interrupt>,
     frame: Arc<Mutex<ScriptContext>>,
     memory: usize,
+    /// True if the source of the running snippet can throw `null`.
+    can_throw_null: bool,
     spent: bool,
 }
 
@@ -59,10 +57,32 @@ pub(crate) struct Run {
     pub(crate) unknown: Vec<Arc<str>>,
     /// Seed of `Math.random`.
     pub(crate) seed: Option<u64>,
+    /// Value of the clock, in milliseconds.
+    pub(crate) now: Option<f64>,
     /// Time limit of the execution.
     pub(crate) time: Duration,
     /// Stops the execution from another thread.
     pub(crate) stop: Option<StopFlag>,
+}
+
+/// One step of a script workflow.
+pub(crate) struct WorkflowStep {
+    /// The new calls, the new log lines, and the end.
+    pub(crate) answer: Value,
+    /// State of `Math.random` after the step.
+    pub(crate) random: Option<u64>,
+}
+
+/// A function of a realm's prelude or host: its index in the list that the runtime stores.
+#[derive(Clone, Copy)]
+enum Builtin {
+    Run,
+    Truth,
+    Forget,
+    Bind,
+    WellFormed,
+    Caught,
+    At,
 }
 
 /// The kind of wrapper around a snippet.
@@ -90,35 +110,27 @@ impl Realm {
         runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
         let context = Context::full(&runtime)?;
         let frame = Arc::new(Mutex::new(ScriptContext::default()));
-        let (run, truth, forget, bind, at, well_formed) = context.with(|ctx| {
+        context.with(|ctx| {
             let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
             let host = host_object(&ctx, options, &frame, &interrupt)?;
             let at: Function<'_> = host.get("at")?;
             let made: Object<'_> = prelude.call((host,))?;
-            let saved = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
-                Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
-            };
-            Ok::<_, Error>((
-                saved("run")?,
-                saved("truth")?,
-                saved("forget")?,
-                saved("bind")?,
-                Persistent::save(&ctx, at),
-                saved("wellFormed")?,
-            ))
+            // The order of `Builtin`.
+            let mut functions: Vec<Function<'_>> = Vec::new();
+            for name in ["run", "truth", "forget", "bind", "wellFormed", "caught"] {
+                functions.push(made.get(name)?);
+            }
+            functions.push(at);
+            ctx.store_userdata(functions).map_err(|_| Error::Unknown)?;
+            Ok::<_, Error>(())
         })?;
         Ok(Self {
-            run,
-            truth,
-            forget,
-            bind,
-            at,
-            well_formed,
             context,
             runtime,
             interrupt,
             frame,
             memory: options.memory,
+            can_throw_null: false,
             spent: false,
         })
     }
@@ -136,10 +148,11 @@ impl Realm {
                 let compile = || {
                     let wrapper: Function<'_> = evaluate(&ctx, wrapped(source, form, &label))?;
                     let bound: Vec<&str> = names.bare().map(AsRef::as_ref).collect();
-                    let scope: Object<'_> = realm.bind.clone().restore(&ctx)?.call((bound,))?;
-                    let at = realm.at.clone().restore(&ctx)?;
-                    let function: Function<'_> = wrapper.call((scope, at))?;
-                    Ok(Compiled(Persistent::save(&ctx, function)))
+                    let scope: Object<'_> = builtin(&ctx, Builtin::Bind)?.call((bound,))?;
+                    let at = builtin(&ctx, Builtin::At)?;
+                    let caught = builtin(&ctx, Builtin::Caught)?;
+                    let function: Function<'_> = wrapper.call((scope, at, caught))?;
+                    Ok(Compiled(Persistent::save(&ctx, function), can_throw_null(source)))
                 };
                 compile().map_err(|error| realm.fault(&ctx, error))
             })
@@ -148,37 +161,30 @@ impl Realm {
 
     /// Evaluates an expression to its value.
     pub(crate) fn value(&mut self, compiled: &Compiled, run: Run) -> Result<Value, ScriptFault> {
+        self.can_throw_null = compiled.1;
         self.running(run, |realm, ctx| {
             let text = compiled
                 .0
                 .clone()
                 .restore(ctx)
                 .map_err(|error| realm.fault(ctx, error))?;
-            let value = realm
-                .run
-                .clone()
-                .restore(ctx)
-                .and_then(|run| run.call::<_, JsValue<'_>>((text,)));
+            let value = builtin(ctx, Builtin::Run).and_then(|run| run.call::<_, JsValue<'_>>((text,)));
             realm.json(ctx, &value.map_err(|error| realm.fault(ctx, error))?)
         })
     }
 
     /// Evaluates an expression to its truthiness.
     pub(crate) fn truth(&mut self, compiled: &Compiled, run: Run) -> Result<bool, ScriptFault> {
+        self.can_throw_null = compiled.1;
         self.running(run, |realm, ctx| {
-            let truth = || {
-                realm
-                    .truth
-                    .clone()
-                    .restore(ctx)?
-                    .call((compiled.0.clone().restore(ctx)?,))
-            };
+            let truth = || builtin(ctx, Builtin::Truth)?.call((compiled.0.clone().restore(ctx)?,));
             truth().map_err(|error| realm.fault(ctx, error))
         })
     }
 
     /// Runs a script until its promise settles.
     pub(crate) fn script(&mut self, compiled: &Compiled, run: Run) -> Result<Value, ScriptFault> {
+        self.can_throw_null = compiled.1;
         self.running(run, |realm, ctx| {
             let start = || compiled.0.clone().restore(ctx)?.call::<_, JsValue<'_>>(());
             let started = start().map_err(|error| realm.fault(ctx, error))?;
@@ -202,6 +208,96 @@ impl Realm {
         })
     }
 
+    /// Runs a script workflow from its start: until it waits for calls without a result, or ends.
+    ///
+    /// The realm must be fresh.
+    pub(crate) fn workflow(&mut self, source: &str, state: &Value, run: Run) -> Result<WorkflowStep, ScriptFault> {
+        let label = fresh_label();
+        self.can_throw_null = can_throw_null(source);
+        self.running(run, |realm, ctx| {
+            let start = || {
+                // Before the user's script, which may change the built-in objects that the library uses.
+                let library: Function<'_> = ctx.eval(include_str!("workflow.js"))?;
+                let digest = Function::new(ctx.clone(), |text: String| digest(text.as_bytes()))?;
+                let option_fault = Function::new(ctx.clone(), |name: String| agent_option_fault(&name))?;
+                let library: Function<'_> = library.call((digest, option_fault))?;
+                let make: Function<'_> = evaluate(ctx, workflow_function(source, &label))?;
+                let make: Function<'_> = make.call((builtin(ctx, Builtin::Caught)?,))?;
+                let written: Vec<&str> = tool_names(source).into_iter().collect();
+                let driver: Object<'_> = library.call((make, to_js(ctx, state)?, written))?;
+                ctx.store_userdata(driver.clone()).map_err(|_| Error::Unknown)?;
+                Ok::<_, Error>(driver)
+            };
+            let driver = start().map_err(|error| realm.fault(ctx, error))?;
+            realm.advance(ctx, &driver)
+        })
+    }
+
+    /// Continues the script workflow of this realm with further results.
+    pub(crate) fn resume(&mut self, more: &Value, run: Run) -> Result<WorkflowStep, ScriptFault> {
+        self.running(run, |realm, ctx| {
+            let resume = || {
+                let driver = ctx.userdata::<Object<'_>>().map(|driver| Object::clone(&driver));
+                let driver = driver.ok_or(Error::Unknown)?;
+                driver
+                    .get::<_, Function<'_>>("resume")?
+                    .call::<_, ()>((to_js(ctx, more)?,))?;
+                Ok::<_, Error>(driver)
+            };
+            let driver = resume().map_err(|error| realm.fault(ctx, error))?;
+            realm.advance(ctx, &driver)
+        })
+    }
+
+    /// Runs a script workflow until it waits for calls without a result, or ends.
+    fn advance<'js>(&self, ctx: &Ctx<'js>, driver: &Object<'js>) -> Result<WorkflowStep, ScriptFault> {
+        let fault = |error| self.fault(ctx, error);
+        let next: Function<'_> = driver.get("next").map_err(fault)?;
+        loop {
+            while ctx.execute_pending_job() {
+                if self.interrupt.must_stop() {
+                    return Err(fault(Error::WouldBlock));
+                }
+            }
+            // A job that is interrupted reports no error.
+            if self.interrupt.interruption().is_some() {
+                return Err(fault(Error::WouldBlock));
+            }
+            if !next.call::<_, bool>(()).map_err(fault)? {
+                break;
+            }
+        }
+        let take: Function<'_> = driver.get("take").map_err(fault)?;
+        let answer: JsValue<'_> = take.call(()).map_err(fault)?;
+        let mut answer = self.json(ctx, &answer)?;
+        locate(&mut answer, self.can_throw_null());
+        let random = self.frame().random;
+        Ok(WorkflowStep { answer, random })
+    }
+
+    /// Returns a number of bytes that the realm does not exceed: a power of two times `least`.
+    pub(crate) fn bytes_at_most(&self, least: usize) -> usize {
+        // QuickJS counts its bytes, but reports them only after a walk through all objects. An allocation under a lower limit shows in
+        // constant time whether the limit is exceeded.
+        let fits = |limit: usize| {
+            self.runtime.set_memory_limit(limit);
+            self.context.with(|ctx| {
+                let probe = Object::new(ctx.clone());
+                let fits = probe.is_ok();
+                if !fits {
+                    ctx.catch();
+                }
+                fits
+            })
+        };
+        let mut bytes = least.max(1);
+        while bytes < self.memory && !fits(bytes) {
+            bytes *= 2;
+        }
+        self.runtime.set_memory_limit(self.memory);
+        bytes.min(self.memory)
+    }
+
     /// Returns the log lines since the last call.
     pub(crate) fn take_logs(&self) -> Logs {
         std::mem::take(&mut self.frame().logs)
@@ -219,11 +315,13 @@ impl Realm {
             frame.missing = None;
             frame.unknown = run.unknown;
             frame.random = run.seed;
+            frame.now = run.now;
+            frame.is_exhausted = false;
         }
         self.interrupt.begin(run.time, run.stop);
         let (result, forgotten) = self.context.with(|ctx| {
             let result = body(self, &ctx);
-            let forget = || self.forget.clone().restore(&ctx)?.call::<_, ()>(());
+            let forget = || builtin(&ctx, Builtin::Forget)?.call::<_, ()>(());
             (result, forget())
         });
         // If clearing fails, values of this run may remain, so discard the realm.
@@ -233,6 +331,8 @@ impl Realm {
 
     /// Compiles with a fixed time limit. Snippets are small, so only a stalled machine reaches it.
     fn watched<R>(&mut self, body: impl FnOnce(&Self) -> Result<R, ScriptFault>) -> Result<R, ScriptFault> {
+        // The snippet itself does not run.
+        self.can_throw_null = false;
         self.interrupt.begin(Duration::from_secs(5), None);
         let result = body(self);
         self.finished(result)
@@ -248,6 +348,7 @@ impl Realm {
             frame.missing = None;
             frame.unknown = Vec::new();
             frame.random = None;
+            frame.now = None;
         }
         let hit_limit = matches!(&result, Err(fault) if fault.code == RunErrorCode::ScriptLimitExceeded);
         self.spent |= was_interrupted || hit_limit || self.runtime.is_job_pending();
@@ -259,11 +360,7 @@ impl Realm {
     }
 
     fn json<'js>(&self, ctx: &Ctx<'js>, value: &JsValue<'js>) -> Result<Value, ScriptFault> {
-        let well_formed = self
-            .well_formed
-            .clone()
-            .restore(ctx)
-            .map_err(|error| self.fault(ctx, error))?;
+        let well_formed = builtin(ctx, Builtin::WellFormed).map_err(|error| self.fault(ctx, error))?;
         Reader::new(&well_formed, &self.interrupt, self.memory)
             .read(value)
             .map_err(|error| match error {
@@ -273,6 +370,11 @@ impl Realm {
                     .unwrap_or_else(|| ScriptFault::limit("the result is too large")),
                 NotJson::Holds { what, at } => ScriptFault::error(describe("the result", &what, &at)),
             })
+    }
+
+    /// True if a thrown `null` is the snippet's, and not QuickJS's.
+    fn can_throw_null(&self) -> bool {
+        self.can_throw_null && !self.frame().is_exhausted
     }
 
     fn interrupted(&self) -> Option<ScriptFault> {
@@ -290,7 +392,11 @@ impl Realm {
                 self.name_unknown(&mut fault);
                 fault
             }
-            CaughtError::Value(value) if value.is_null() => out_of_memory(),
+            // QuickJS throws null if the memory does not suffice for an error object.
+            CaughtError::Value(value) if value.is_null() && !self.can_throw_null() => out_of_memory(),
+            CaughtError::Value(value) if value.is_null() || value.is_undefined() => {
+                ScriptFault::error(format!("it threw {}", value.type_name()))
+            }
             CaughtError::Value(value) => {
                 let shown = self.json(ctx, &value).map(|json| match json {
                     Value::String(text) => text,
@@ -307,6 +413,13 @@ impl Realm {
             CaughtError::Error(error) => ScriptFault::error(error.to_string()),
         }
     }
+}
+
+fn builtin<'js>(ctx: &Ctx<'js>, which: Builtin) -> rquickjs::Result<Function<'js>> {
+    let functions = ctx.userdata::<Vec<Function<'js>>>();
+    functions
+        .and_then(|functions| functions.get(which as usize).cloned())
+        .ok_or(Error::Unknown)
 }
 
 impl Realm {
@@ -400,12 +513,94 @@ pub(crate) fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> r
     ctx.eval_with_options(source, options)
 }
 
+/// Returns a function that takes `caught` of the prelude. Its result takes the values of [`HOST_NAMES`] and returns the function of a
+/// script workflow.
+fn workflow_function(source: &str, label: &str) -> String {
+    let names = HOST_NAMES.join(", ");
+    format!(
+        "0, function ({label}_caught) {{ return function ({names}) {{ return {}; }}; }}",
+        caught_function(source, Form::Script, label)
+    )
+}
+
+/// Returns whether a source can throw `null`, or reject a promise with it. If not, a thrown `null` is QuickJS's, which had no memory for
+/// an error object.
+fn can_throw_null(source: &str) -> bool {
+    let rests = |word: &'static str| {
+        let found = source.match_indices(word);
+        found.map(move |(at, _)| source[at + word.len()..].trim_start())
+    };
+    // Only a promise's constructor and `reject` accept the reason of a rejection.
+    let combines = |rest: &str| {
+        [".all", ".any", ".race", ".resolve"]
+            .iter()
+            .any(|name| rest.starts_with(name))
+    };
+    rests("throw").any(|rest| !rest.starts_with("new "))
+        || rests("Promise").any(|rest| !combines(rest))
+        || source.contains("reject")
+}
+
+/// Returns the names of tools that the script writes: `tools.NAME` and `tools["NAME"]`. The list of a node's tools may contain patterns, so
+/// that it does not have all names.
+fn tool_names(source: &str) -> BTreeSet<&str> {
+    let named = source.match_indices("tools").filter_map(|(at, word)| {
+        let rest = source[at + word.len()..].trim_start();
+        let rest = rest.strip_prefix('?').unwrap_or(rest);
+        let rest = rest.strip_prefix('.').unwrap_or(rest).trim_start();
+        if let Some(rest) = rest.strip_prefix('[') {
+            let rest = rest.trim_start();
+            let quote = rest.chars().next().filter(|sign| matches!(sign, '"' | '\'' | '`'))?;
+            return Some(rest[1..].split_once(quote)?.0);
+        }
+        let end = rest
+            .find(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '_' | '$')))
+            .unwrap_or(rest.len());
+        Some(&rest[..end])
+    });
+    named.filter(|name| !name.is_empty()).collect()
+}
+
+/// Replaces the stack of an error that the script threw by its line and column. A `null` that it cannot have thrown is QuickJS's.
+fn locate(answer: &mut Value, can_throw_null: bool) {
+    let Some(thrown) = answer.pointer_mut("/end/thrown").map(Value::take) else {
+        return;
+    };
+    let message = thrown["message"].as_str().unwrap_or_default();
+    let details = place(thrown["stack"].as_str().unwrap_or_default());
+    let details = details.map(|(line, column)| json!({ "line": line, "column": column }));
+    let limit = match message {
+        "RangeError: Maximum call stack size exceeded" => Some(ScriptFault::limit("its call stack is too deep")),
+        "InternalError: out of memory" | "InternalError: string too long" => Some(out_of_memory()),
+        // QuickJS rejects with null if not even an error fits into the memory.
+        _ if thrown["isNull"] == true && !can_throw_null => Some(out_of_memory()),
+        _ => None,
+    };
+    if let Some(ScriptFault { code, message, .. }) = limit {
+        answer["end"] = json!({ "failed": { "code": code, "message": message } });
+        return;
+    }
+    let message = message.strip_prefix("Error: ").unwrap_or(message);
+    answer["end"] = json!({ "failed": { "code": RunErrorCode::ScriptError, "message": message, "details": details } });
+}
+
+/// Returns the digest of a call: FNV-1a with 128 bits, in hexadecimal digits.
+fn digest(bytes: &[u8]) -> String {
+    // Written out: the digests of a recorded run must not change with the version of a library. They detect changes of a script by
+    // its author, so that a cryptographic hash is not needed.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in bytes {
+        hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    format!("{hash:032x}")
+}
+
 /// Returns a function that takes the snippet's names and returns the snippet's function.
 fn wrapped(source: &str, form: Form, label: &str) -> String {
     // No parentheses around the functions: QuickJS parses everything in parentheses twice, in search of an arrow function.
     format!(
-        "0, function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return {}; }} }}",
-        function(source, form, label)
+        "0, function ({label}_scope, {PLACEHOLDER}, {label}_caught) {{ with ({label}_scope) {{ return {}; }} }}",
+        caught_function(source, form, label)
     )
 }
 
@@ -419,6 +614,19 @@ pub(crate) fn function(source: &str, form: Form, label: &str) -> String {
     };
     let before = before.replace("{label}", label);
     format!("{before}\n{source}{after} break {label}; }} }}")
+}
+
+/// Returns the snippet's function. That of a script passes its error to `caught` of the prelude, inside of the function, while its
+/// variables still use their memory.
+fn caught_function(source: &str, form: Form, label: &str) -> String {
+    let function = function(source, form, label);
+    match form {
+        Form::Expression | Form::BracketedExpression => function,
+        Form::Script => {
+            let function = function.replacen("\"use strict\";", "\"use strict\"; try {", 1);
+            format!("{function} catch ({label}_error) {{ throw {label}_caught({label}_error); }} }}")
+        }
+    }
 }
 
 /// Returns the call that replaces the `{{path}}` with this index in an expression.

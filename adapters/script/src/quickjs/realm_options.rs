@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::HostFunctions;
 
 /// Limits and functions of a realm.
+#[derive(Clone)]
 pub(crate) struct RealmOptions {
     /// Maximum bytes of its values.
     pub(crate) memory: usize,

@@ -1,7 +1,10 @@
 //! Messages and positions for templates that do not parse.
 
-use pirn_definition::script::place;
+use std::ops::Range;
 
+use pirn_definition::script::{FreeName, Member, Path, is_reserved, place};
+
+use super::helpers::HELPERS;
 use crate::TextFault;
 
 /// Maximum characters of a quoted tag.
@@ -59,6 +62,70 @@ pub fn place_in_tags(source: &str, name: &str) -> Option<usize> {
             .find(|(at, _)| !tag.text[..*at].ends_with(is_part) && !tag.text[at + name.len()..].starts_with(is_part));
         whole.map(|(at, _)| tag.at + at)
     })
+}
+
+/// Returns the names at the start of the paths in plain tags, `{{name.member}}`. Tags inside of blocks are excluded: a block may
+/// test whether its path exists, and it may have names of its own.
+pub(crate) fn free_names(source: &str) -> Vec<FreeName> {
+    let mut names = Vec::new();
+    let mut depth = 0_usize;
+    for tag in tags(source) {
+        if tag.text.starts_with("{{{{") {
+            break;
+        }
+        if tag.inside.starts_with(['#', '^']) {
+            depth += 1;
+        } else if tag.inside.starts_with('/') {
+            depth = depth.saturating_sub(1);
+        } else if depth == 0 {
+            names.extend(free_name(source, &tag));
+        }
+    }
+    names
+}
+
+fn free_name(source: &str, tag: &Tag<'_>) -> Option<FreeName> {
+    let path = Path::of_template(tag.inside)?;
+    let root = path.root();
+    let is_literal = root.starts_with(|first: char| first.is_ascii_digit()) || is_reserved(root);
+    if is_literal || HELPERS.contains(&root.as_ref()) || matches!(root.as_ref(), "this" | "else") {
+        return None;
+    }
+    let start = tag.at + tag.text.find(tag.inside)?;
+    let end = start + root.len();
+    let path_end = start + tag.inside.len();
+    let is_nodes = root.as_ref() == "nodes";
+    let member = is_nodes
+        .then(|| member(source, end..path_end))
+        .flatten()
+        .map(|(at, after)| Member {
+            at,
+            field: member(source, after..path_end).map(|(field, _)| field),
+        });
+    Some(FreeName {
+        name: root.to_string(),
+        at: start..end,
+        is_assigned: false,
+        members: member.into_iter().collect(),
+    })
+}
+
+/// Returns the range of the member at the start of `within`, `.x-y` or `["x"]`, and the end of the access.
+fn member(source: &str, within: Range<usize>) -> Option<(Range<usize>, usize)> {
+    let text = &source[within.clone()];
+    if let Some(name) = text.strip_prefix('.') {
+        let length = name.find(['.', '[']).unwrap_or(name.len());
+        let start = within.start + 1;
+        return (length > 0).then_some((start..start + length, start + length));
+    }
+    let quote = text
+        .strip_prefix('[')?
+        .chars()
+        .next()
+        .filter(|sign| matches!(sign, '"' | '\''))?;
+    let start = within.start + 2;
+    let length = text[2..].find(quote)?;
+    Some((start..start + length, start + length + 2))
 }
 
 fn at_byte(source: &str, at: usize, message: String) -> TextFault {

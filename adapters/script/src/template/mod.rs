@@ -24,6 +24,7 @@ use pirn_definition::script::place;
 use pirn_definition::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::fault::free_names as names_of_template;
 pub use self::fault::place_in_tags;
 pub use self::helpers::template_helpers;
 use self::helpers::{BoundedOutput, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};

@@ -56,6 +56,53 @@ fn a_thrown_value_becomes_the_error_of_the_script() {
 }
 
 #[test]
+fn a_thrown_null_or_undefined_is_an_error_of_the_script() {
+    for (code, expected) in [
+        ("throw null", "it threw null"),
+        ("throw undefined", "it threw undefined"),
+        ("throw 'null'", "null"),
+        ("const x = o.none ?? null; throw x", "it threw null"),
+        ("await Promise.reject(null)", "it threw null"),
+        ("return Promise.reject()", "it threw undefined"),
+        ("return new Promise((_, no) => no(null))", "it threw null"),
+        ("[1].map(() => { throw null })", "it threw null"),
+        ("return { toJSON() { throw null } }", "it threw null"),
+        ("(function* () { yield 1 })().throw(null)", "it threw null"),
+        // A third of the memory is in use.
+        ("const all = new Array(1e6).fill(1); throw null", "it threw null"),
+    ] {
+        let fault = run(code).unwrap_err();
+        assert_eq!(
+            (fault.code, &*fault.message),
+            (RunErrorCode::ScriptError, expected),
+            "{code}"
+        );
+    }
+}
+
+#[test]
+fn memory_exhausted_in_small_steps_is_reported_as_the_limit() {
+    // QuickJS throws null here, because the rest of the memory does not suffice for an error.
+    for code in [
+        "const all = []; for (;;) all.push({})",
+        "let last = null; for (;;) last = { last }",
+        "const last = (n) => { let last = null; for (;;) last = { last } }; last()",
+        "const last = async () => { let last = null; for (;;) last = { last } }; return last()",
+        // The script could throw null, but its variables use the memory when the error reaches its start.
+        "let last = null; try { for (;;) last = { last } } catch (error) { throw error }",
+        "let last = null; if (n > 5) throw null; for (;;) last = { last }",
+    ] {
+        let mut small = job(code);
+        small.limits.memory = 4 << 20;
+        assert_error(
+            small.run_inline().result,
+            RunErrorCode::ScriptLimitExceeded,
+            "memory limit",
+        );
+    }
+}
+
+#[test]
 fn a_promise_that_never_settles_is_an_error() {
     assert_error(
         run("await new Promise(() => {})"),
@@ -194,4 +241,45 @@ fn the_compression_node_of_the_seed_workflow_runs() {
         ..CodeJob::new(code, &scope(&json!({"compressionContext": context}), &json!(null)))
     };
     assert_eq!(job.run_inline().result, Ok(json!({"got": 3})));
+}
+
+#[test]
+fn a_prepared_realm_is_fresh_and_has_the_options_of_its_snippet() {
+    use crate::quickjs::reserve::RealmReserve;
+
+    let mut reserve = RealmReserve::default();
+    let functions = |answer: i32| Arc::new(HostFunctions::default().with("answer", move |_| Ok(json!(answer))));
+    let (first, second) = (functions(1), functions(2));
+    let spoil = "const before = [typeof seen, [].seen ?? null, answer()];
+        globalThis.seen = 1; Array.prototype.seen = 2; console.log('x'); return before";
+    for functions in [&first, &first, &second, &second, &first] {
+        let mut spoils = job(spoil);
+        spoils.functions = Arc::clone(functions);
+        let expected = json!([
+            "undefined",
+            null,
+            functions.call("answer", Vec::new()).expect("an answer")
+        ]);
+        let CodeOutcome { result, logs } = spoils.run_in(&mut reserve);
+        assert_eq!((result, logs.lines().count()), (Ok(expected), 1));
+        reserve.prepare();
+    }
+    let mut endless = job("while (true) {}");
+    endless.limits.time = Duration::from_millis(20);
+    assert_error(
+        endless.run_in(&mut reserve).result,
+        RunErrorCode::ScriptLimitExceeded,
+        "time limit",
+    );
+    reserve.prepare();
+    let large = "return new Array(1e6).fill('x').join('').length";
+    assert_eq!(job(large).run_in(&mut reserve).result, Ok(json!(1_000_000)));
+    reserve.prepare();
+    let mut small = job(large);
+    small.limits.memory = 2 << 20;
+    assert_error(
+        small.run_in(&mut reserve).result,
+        RunErrorCode::ScriptLimitExceeded,
+        "memory limit",
+    );
 }

@@ -57,8 +57,27 @@ fn an_expression_over_the_memory_limit_is_stopped() {
         "new Uint8Array(1e9).length",
         "(() => { let a = [1, 2]; for (let i = 0; i < 40; i++) a = [a, a]; return a })()",
         "Array(2 ** 32 - 1)",
+        "(() => { let last = null; for (;;) last = { last } })()",
     ] {
         assert_limited(expression);
+    }
+}
+
+#[test]
+fn an_expression_that_throws_null_is_an_error_of_the_expression() {
+    let mut evaluator = JsEvaluator::new(ExpressionLimits::default());
+    let scope = scope(&json!({}), &json!(null));
+    for (expression, expected) in [
+        ("(() => { throw null })()", "it threw null"),
+        ("(() => { throw undefined })()", "it threw undefined"),
+        ("({ toJSON() { throw null } })", "it threw null"),
+    ] {
+        let fault = value_in(&mut evaluator, expression, &scope).expect_err(expression);
+        assert_eq!(
+            (fault.code, &*fault.message),
+            (RunErrorCode::ScriptError, expected),
+            "{expression}"
+        );
     }
 }
 

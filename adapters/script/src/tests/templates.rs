@@ -117,6 +117,7 @@ fn snippets(texts: &[&str]) -> pirn_definition::graph::Graph {
     pirn_definition::graph::Graph {
         workflow_id: "w".into(),
         about: pirn_definition::graph::About::default(),
+        source: None,
         uid: 1,
         nodes: Vec::new(),
         start: 0,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Logs;
+use crate::quickjs::live_script::Upkeep;
 
 /// Maximum parts of a frame; a snippet uses fewer values.
 const MAX_PARTS: u32 = 1 << 20;
@@ -42,8 +43,12 @@ pub(super) enum Request {
         stack: usize,
         seed: Option<u64>,
         functions: Vec<Arc<str>>,
+        /// True for a script workflow: its state is the last part.
+        is_workflow: bool,
         seen: ScopeManifest,
     },
+    /// Continues the script workflow of the last request: its new inputs are the part.
+    Resume { time_ms: u64 },
     /// The return value of a called function: a part, or an error.
     Returned { error: Option<String> },
 }
@@ -51,8 +56,14 @@ pub(super) enum Request {
 /// A message from a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// The script ended; a part is its result.
-    Done { logs: Lines },
+    /// The script ended, or a step of a script workflow; a part is the result.
+    Done {
+        logs: Lines,
+        /// Set if the script workflow is cached for [`Request::Resume`].
+        upkeep: Option<Upkeep>,
+    },
+    /// There is no script workflow to continue.
+    Gone,
     Fault {
         code: RunErrorCode,
         message: String,
@@ -166,9 +177,13 @@ impl<H: Serialize + DeserializeOwned> WorkerMessage<H> {
 
 impl WorkerMessage<Reply> {
     pub(super) fn done(value: Value, logs: &Logs) -> Self {
+        Self::done_and_kept(value, logs, None)
+    }
+
+    pub(super) fn done_and_kept(value: Value, logs: &Logs, upkeep: Option<Upkeep>) -> Self {
         let logs = Lines::of(logs);
         Self {
-            head: Reply::Done { logs },
+            head: Reply::Done { logs, upkeep },
             parts: vec![value],
         }
     }
@@ -192,7 +207,7 @@ impl WorkerMessage<Reply> {
     }
 
     pub(super) fn logs(&self) -> Logs {
-        let (Reply::Done { logs } | Reply::Fault { logs, .. }) = &self.head else {
+        let (Reply::Done { logs, .. } | Reply::Fault { logs, .. }) = &self.head else {
             return Logs::default();
         };
         let mut kept = Logs::default();
@@ -213,7 +228,9 @@ impl WorkerMessage<Reply> {
                 },
                 _,
             ) => Err(ScriptFault { code, message, details }),
-            (Reply::Done { .. } | Reply::Call { .. }, _) => Err(ScriptFault::limit("its process returned no answer")),
+            (Reply::Done { .. } | Reply::Call { .. } | Reply::Gone, _) => {
+                Err(ScriptFault::limit("its process returned no answer"))
+            }
         }
     }
 }

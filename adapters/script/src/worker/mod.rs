@@ -12,7 +12,7 @@ mod serve;
 
 use std::cell::RefCell;
 use std::io::{BufReader, BufWriter};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,9 @@ use serde_json::Value;
 use self::message::{Reply, Request, ScopeManifest, WorkerMessage};
 pub use self::serve::serve_worker;
 use crate::expressions::{JavaScript, Script};
+use crate::quickjs::live_script::Upkeep;
 use crate::task::CancelHandle;
-use crate::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerProgram};
+use crate::{CodeJob, CodeOutcome, HostFunctions, ScriptSettings, WorkerProgram};
 
 /// Bytes of a worker's reply in addition to the limit of its values.
 const SLACK: usize = 1 << 20;
@@ -37,6 +38,23 @@ pub(super) struct Worker {
     memory: usize,
     cancel_handle: Arc<CancelHandle>,
     pipes: Option<Pipes>,
+}
+
+/// A worker process that no thread uses. Dropping it ends the process.
+pub(super) struct Process {
+    child: Option<Child>,
+    pipes: Option<Pipes>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.pipes = None;
+        if let Some(child) = &mut self.child {
+            // The process may have exited already.
+            let _: std::io::Result<()> = child.kill();
+            let _: std::io::Result<std::process::ExitStatus> = child.wait();
+        }
+    }
 }
 
 /// A worker shared by expressions and CODE of one thread.
@@ -201,14 +219,50 @@ impl JavaScript for SharedWorker {
 }
 
 impl SharedWorker {
-    pub(super) fn code(&self, job: &CodeJob) -> CodeOutcome {
-        if job.stop.is_stopped() {
-            return CodeOutcome {
-                result: Err(ScriptFault::cancelled()),
-                logs: Logs::default(),
-            };
+    /// Returns true if the thread has no process.
+    pub(super) fn is_detached(&self) -> bool {
+        self.0.borrow().pipes.is_none()
+    }
+
+    /// Takes the process from the thread.
+    pub(super) fn detach(&self) -> Option<Process> {
+        let mut worker = self.0.borrow_mut();
+        let pipes = worker.pipes.take()?;
+        let child = worker.cancel_handle.take_process();
+        let pipes = Some(pipes);
+        Some(Process { child, pipes })
+    }
+
+    /// Makes a process that of the thread, which has none.
+    pub(super) fn attach(&self, mut process: Process) {
+        let mut worker = self.0.borrow_mut();
+        worker.pipes = process.pipes.take();
+        worker.cancel_handle.set_process(process.child.take());
+    }
+
+    /// Continues the script workflow of the thread's process. Returns its answer, and its upkeep if it is cached; `None` if the
+    /// process has exited or has no script.
+    pub(super) fn resume(&self, more: Value, time: Duration) -> Option<(CodeOutcome, Option<Upkeep>)> {
+        let time_ms = millis(time);
+        let head = Request::Resume { time_ms };
+        let parts = vec![more];
+        // Script workflows have no functions of the host.
+        let functions = HostFunctions::default();
+        let reply = self.0.borrow_mut().ask(&WorkerMessage { head, parts }, &functions);
+        let reply = reply.ok()?;
+        match reply.head {
+            Reply::Done { .. } | Reply::Fault { .. } => Some(reply.outcome()),
+            Reply::Gone | Reply::Call { .. } => None,
         }
-        let (seen, parts) = ScopeManifest::scope(&Names::of(&job.code), &job.scope);
+    }
+
+    /// Runs CODE, or evaluates a script workflow from its start. Returns its upkeep if the process caches it.
+    pub(super) fn code(&self, job: &CodeJob) -> (CodeOutcome, Option<Upkeep>) {
+        if job.stop.is_stopped() {
+            return (CodeOutcome::failed(ScriptFault::cancelled()), None);
+        }
+        let (seen, mut parts) = ScopeManifest::scope(&Names::of(&job.code), &job.scope);
+        parts.extend(job.state.as_deref().map(|state| serde_json::json!(state)));
         let head = Request::Code {
             source: Arc::clone(&job.code),
             time_ms: millis(job.limits.time),
@@ -216,6 +270,7 @@ impl SharedWorker {
             stack: job.limits.stack,
             seed: job.seed,
             functions: job.functions.names().cloned().collect(),
+            is_workflow: job.state.is_some(),
             seen,
         };
         let reply = self.0.borrow_mut().ask(&WorkerMessage { head, parts }, &job.functions);
@@ -224,10 +279,18 @@ impl SharedWorker {
             Err(_) if job.stop.is_stopped() => WorkerMessage::fault(ScriptFault::cancelled()),
             Err(fault) => WorkerMessage::fault(fault),
         };
-        let logs = reply.logs();
-        CodeOutcome {
-            result: reply.value(),
-            logs,
-        }
+        reply.outcome()
+    }
+}
+
+impl WorkerMessage<Reply> {
+    fn outcome(self) -> (CodeOutcome, Option<Upkeep>) {
+        let logs = self.logs();
+        let upkeep = match &self.head {
+            Reply::Done { upkeep, .. } => *upkeep,
+            Reply::Fault { .. } | Reply::Call { .. } | Reply::Gone => None,
+        };
+        let result = self.value();
+        (CodeOutcome { result, logs }, upkeep)
     }
 }
