@@ -5,7 +5,7 @@ pub(crate) mod budgets;
 mod help;
 mod places;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,6 +82,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> CheckedFiles {
     compiled.faults.extend(unknown_sampling(world.config, &profiles));
     compiled.faults.extend(budget_faults(&loaded, world.config));
     compiled.faults.extend(schema_faults(&loaded));
+    compiled.faults.extend(argument_faults(&loaded, world.config));
     compiled.faults.extend(unknown_tokenizers(&loaded, world.tokenizers));
     compiled
         .faults
@@ -264,6 +265,56 @@ pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
     found
 }
 
+/// Returns faults for TOOL nodes without an argument that the config's tool requires.
+#[cfg(feature = "tools")]
+fn argument_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    let Some(tools) = config.and_then(|config| config.tools().ok()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for workflow in &loaded.workflows {
+        for (place, node) in workflow.value.nodes.iter().enumerate() {
+            let NodeConfig::Tool(call) = &node.config else { continue };
+            let Some(tool) = tools.tools.iter().find(|tool| tool.name == call.tool) else {
+                continue;
+            };
+            let none = serde_json::Map::new();
+            let given = match &call.arguments {
+                None => &none,
+                Some(Value::Object(given)) => given,
+                // The value of an expression is determined at run time.
+                Some(_) => continue,
+            };
+            let schema = &tool.input_schema;
+            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let required = required.filter_map(Value::as_str);
+            for missing in required.filter(|name| !given.contains_key(*name)) {
+                let properties = schema.get("properties").and_then(Value::as_object);
+                let is_own = |name: &str| properties.is_some_and(|own| own.contains_key(name));
+                let misspelt = given
+                    .keys()
+                    .filter(|name| !is_own(name))
+                    .find(|name| nearest(name, std::iter::once(missing)).is_some());
+                let at = format!("/nodes/{place}/config");
+                let (pointer, help) = match misspelt {
+                    Some(name) => (format!("{at}/arguments/{name}"), format!("did you mean `{missing}`?")),
+                    None if call.arguments.is_some() => (format!("{at}/arguments"), format!("add `{missing}`")),
+                    None => (at, format!("add `arguments` with `{missing}`")),
+                };
+                let message = format!("the tool `{}` needs the argument `{missing}`", tool.name);
+                let fault = workflow.origin.fault_at(FaultCode::InvalidValue, &pointer, message);
+                found.push(fault.with_help(help));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(not(feature = "tools"))]
+fn argument_faults(_: &Loaded, _: Option<&ConfigText>) -> Vec<Fault> {
+    Vec::new()
+}
+
 /// Returns warnings about profiles named by nodes while none is configured: the config may follow later; without it their calls
 /// fail.
 fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fault> {
@@ -313,11 +364,12 @@ fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
 }
 
 /// The built-in compression strategies.
-const STRATEGIES: [&str; 5] = [
+const STRATEGIES: [&str; 6] = [
     "keep_recent",
     "keep_system_recent",
     "sliding_window",
     "summarize",
+    "checklist",
     "clear_tool_results",
 ];
 
@@ -362,6 +414,21 @@ impl CheckedFiles {
     /// Returns warnings: valid content that is probably a mistake.
     pub fn warnings(&self) -> &[Fault] {
         &self.0.compiled.warnings
+    }
+
+    /// Returns the warnings inside of each workflow by the workflow's id; the list of a workflow without any is empty.
+    pub fn warnings_by_workflow(&self) -> BTreeMap<String, Vec<Fault>> {
+        let mut found = BTreeMap::new();
+        for workflow in &self.loaded().workflows {
+            let whole = workflow.origin.fault_at(FaultCode::InvalidValue, "", "");
+            let is_inside = |warning: &&Fault| {
+                let inside = format!("{}/", whole.pointer);
+                warning.file == whole.file && (warning.pointer == whole.pointer || warning.pointer.starts_with(&inside))
+            };
+            let warnings = self.warnings().iter().filter(is_inside).cloned().collect();
+            found.insert(workflow.value.id.clone(), warnings);
+        }
+        found
     }
 
     /// Returns the parsed files, even if they have faults.

@@ -38,6 +38,7 @@ pub struct ConfigText {
 
 /// Errors of a config file.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable {

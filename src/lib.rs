@@ -3,21 +3,27 @@
 // A code block of the README names the file that it shows; a test compares both.
 #![allow(rustdoc::invalid_codeblock_attributes)]
 
+pub mod cases;
+pub mod chaos;
 pub mod check;
 pub mod config;
 mod engine;
 pub mod explore;
 pub mod faults;
 pub mod profiles;
+mod run_setup;
 pub mod scene;
 pub mod simulate;
+mod skills;
 pub mod tools;
 pub mod workflow;
 
+pub use chaos::chaos;
 pub use engine::durable::{
     CommandOutcome, Difference, DoubtAnswer, DoubtQuestion, EXPLAIN_LINES, FirstDifference, ForkBuilder, Migration,
-    OutcomeDiff, PinnedBlock, PrefixComparison, PrefixReason, RequestContent, RequestPrefix, RequestSummary,
-    RequestView, ResponseContent, ResumeBuilder, ResumeError, RunCommand, RunDiff, RunView, Step, StepKind, ThreadSpan,
+    OutcomeDiff, PinnedBlock, PrefixComparison, PrefixReason, RecordError, RecordedRun, RequestContent, RequestPrefix,
+    RequestSummary, RequestView, ResponseContent, ResumeBuilder, ResumeError, RunCommand, RunDiff, RunView, Step,
+    StepKind, ThreadSpan,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
@@ -32,17 +38,19 @@ pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
 pub use pirn_conversation::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
-pub use pirn_conversation::model_call::{CallBound, FinishReason};
+pub use pirn_conversation::model_call::{CacheCollapses, CacheReason, CacheReport, CacheUse, CallBound, FinishReason};
 pub use pirn_core::run::{
     AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, MessageRefused, OutputError,
     RepeatReport, Resolution, TokenReport, UserMessage,
 };
 pub use pirn_core::status::ThreadStatus;
-pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent, When};
+pub use pirn_core::thread::{
+    ClientCall, ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent, When,
+};
 pub use pirn_definition::definition::{
-    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
-    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
-    WorkflowDefinition,
+    Budget, CatchUp, CodeModeLimits, DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits,
+    ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile, ScheduleDefinition,
+    SourceFile, ToolDefinition, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput, WorkflowDefinition,
 };
 pub use pirn_definition::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_definition::event_type::EventType;
@@ -59,11 +67,14 @@ pub use pirn_store as store;
 /// The JSON library in the version that this crate's signatures use, for inputs, outputs and tool arguments.
 pub use serde_json;
 pub use simulate::simulate;
+pub use skills::with_skills;
 pub use workflow::workflow;
 
 /// The programs in the pages under `docs/`, compiled and run as tests.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/first-program.md")]
+    struct FirstProgram;
     #[doc = include_str!("../docs/embedding.md")]
     struct Embedding;
     #[cfg(feature = "sqlite")]

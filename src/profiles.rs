@@ -12,11 +12,12 @@ use crate::config::{ConfigError, ConfigText};
 /// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";
 
-/// Sections of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
-const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "$schema"];
+/// Sections of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`], the `pirn` command).
+const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "service", "store", "$schema"];
 
 /// Reasons why profiles cannot be read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ProfilesError {
     /// The file cannot be read or parsed.
     File(ConfigError),
@@ -97,7 +98,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
     if let Some(unknown) = fields.keys().find(|name| !ELSEWHERE.contains(&name.as_str())) {
         let known = ELSEWHERE.iter().copied().chain(["profiles"]);
         let meant = nearest(unknown, known).map_or_else(
-            || "the file holds `profiles`, `tools`, `mcpServers` and `faults`".to_owned(),
+            || "the file holds `profiles`, `tools`, `mcpServers`, `faults`, `service` and `store`".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(format!("unknown field `{unknown}`; {meant}"));

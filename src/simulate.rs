@@ -19,14 +19,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pirn_actors::History;
 use pirn_core::status::ThreadStatus;
-use pirn_definition::definition::Pinned;
 use pirn_definition::error::RunError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport, input_of};
+use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport};
+use crate::run_setup::{RunSetup, run_setup_methods};
 
 /// Default number of seeds.
 pub const DEFAULT_SEEDS: u64 = 100;
@@ -78,6 +77,7 @@ pub struct Progress {
 
 /// Errors that prevent a simulation.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SimulateError {
     /// The workflows or profiles have faults.
     Build(BuildError),
@@ -109,10 +109,7 @@ impl std::error::Error for SimulateError {
 pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
     Simulator {
         build: Box::new(build),
-        workflow: None,
-        input: Ok(Value::Null),
-        conversation: History::default(),
-        pinned: Pinned::default(),
+        setup: RunSetup::default(),
         metadata: Map::new(),
         seeds: 0..DEFAULT_SEEDS,
         keeps_going: false,
@@ -126,10 +123,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
 /// Builder of a simulation.
 pub struct Simulator {
     build: Box<dyn FnMut() -> EngineBuilder>,
-    workflow: Option<String>,
-    input: Result<Value, RunError>,
-    conversation: History,
-    pinned: Pinned,
+    setup: RunSetup,
     metadata: Map<String, Value>,
     seeds: Range<u64>,
     keeps_going: bool,
@@ -140,33 +134,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Sets the workflow (default: the first of the files that is not a triggered sub-workflow).
-    #[must_use]
-    pub fn workflow(mut self, id: impl Into<String>) -> Self {
-        self.workflow = Some(id.into());
-        self
-    }
-
-    /// Sets the runs' input (default null): a JSON value, or anything that serializes to one.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        self.input = input_of(input);
-        self
-    }
-
-    /// Sets the start of the main thread's conversation.
-    #[must_use]
-    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
-        self.conversation = messages.into();
-        self
-    }
-
-    /// Sets pinned context in addition to the workflow's; its sections take precedence.
-    #[must_use]
-    pub fn pinned(mut self, pinned: Pinned) -> Self {
-        self.pinned = pinned;
-        self
-    }
+    run_setup_methods!();
 
     /// Sets metadata of the runs, as [`RunBuilder::metadata`](crate::RunBuilder::metadata) does.
     #[must_use]
@@ -234,11 +202,7 @@ impl Simulator {
             interrupted: false,
             failure: None,
         };
-        let workflow = match self.workflow.take() {
-            Some(id) => id,
-            // A plan has no threads, so it is the cheapest way to read the workflows of the builder.
-            None => (self.build)().plan().map_err(SimulateError::Build)?.first_workflow(),
-        };
+        let workflow = self.setup.workflow_of(&mut *self.build).map_err(SimulateError::Build)?;
         for seed in self.seeds.clone() {
             let report = self.play(&workflow, seed)?;
             // Before the run is counted: an interrupted run may have been cancelled, which would be counted as a failure.
@@ -267,18 +231,11 @@ impl Simulator {
     }
 
     fn play(&mut self, workflow: &str, seed: u64) -> Result<Arc<RunReport>, SimulateError> {
-        // Every seed needs the input again.
-        let input = self.input.clone().map_err(SimulateError::Refused)?;
         // A new engine for each seed: ids, counters and triggers of an engine continue from run to run.
         let engine = (self.build)().simulated(seed).build().map_err(SimulateError::Build)?;
-        let run = engine
-            .run(workflow)
-            .input(input)
-            .conversation(self.conversation.clone())
-            .pinned(self.pinned.clone())
-            .metadata(self.metadata.clone())
-            .start()
-            .map_err(SimulateError::Refused)?;
+        let run = self.setup.prepare(&engine, workflow);
+        let run = run.and_then(|run| run.metadata(self.metadata.clone()).start());
+        let run = run.map_err(SimulateError::Refused)?;
         (self.on_start)(&run);
         // Without this, the wait for the outcome of a deadlocked run would last for ever.
         engine.cancel_if_deadlocked(&run);

@@ -101,8 +101,9 @@ fn bound(node: &NodeConfig, models: &ModelRegistry) -> Option<CallBound> {
         NodeConfig::ContextProcessor(ContextOperation::Compress(compress))
             if compress.strategy.as_deref() == Some("summarize") =>
         {
-            let named = compress.parameters.get("profileId").and_then(Value::as_str);
-            models.bound_of(Some(named.unwrap_or("extractive")), &nothing)
+            // Otherwise the model is that of an LLM node, which is checked separately.
+            let named = compress.parameters.get("profileId").and_then(Value::as_str)?;
+            models.bound_of(Some(named), &nothing)
         }
         _ => None,
     }

@@ -59,7 +59,6 @@ fn of(code: FaultCode) -> Option<&'static str> {
             r#"`"forkStrategy": "parallel"` starts all branches at once; or change `joinStrategy`"#
         }
         FaultCode::LoopWithoutExit => "give the loop an exit: an edge with a condition that can become true",
-        FaultCode::UnreachableRoute => "remove it, or change the order: highest `priority` first, then as listed",
         FaultCode::TriggerNeverFires => "docs/reference/events.md lists every event, its cause and its fields",
         FaultCode::TriggerFiresItself => {
             "limit it with `maxTriggers`, or with an `expression` that is false for the events it causes"
@@ -92,6 +91,7 @@ fn of(code: FaultCode) -> Option<&'static str> {
         | FaultCode::UnknownTokenizer
         | FaultCode::LegacyForm
         | FaultCode::TokenLimitWithoutCompression
+        | FaultCode::UnreachableRoute
         | FaultCode::UncacheablePrompt => return None,
     })
 }

@@ -28,6 +28,7 @@ impl CheckedFiles {
                 let (at, found) = nodes.enumerate().find(|(_, found)| found.id == node)?;
                 let script = match &found.config {
                     NodeConfig::Code(code) => code.code.as_deref(),
+                    NodeConfig::Script(script) => Some(script.code.as_str()),
                     _other => None,
                 };
                 let pointers = [format!("/nodes/{at}"), "/edges".to_owned()];

@@ -5,14 +5,17 @@ use std::sync::{Arc, OnceLock};
 use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_core::run::AnswerRefused;
-use pirn_core::thread::{Interaction, ToolConsent};
+use pirn_core::thread::{ClientCall, Interaction, ToolConsent};
+use pirn_definition::Millis;
 use pirn_definition::event_type::EventType;
 use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Returns an answer to a question, or `None`.
-type GiveAnswer = dyn Fn(&Interaction) -> Option<Value> + Send + Sync;
+use super::runtime::virtual_host;
+
+/// Returns an answer to a question with the milliseconds until it is given, or `None`.
+type GiveAnswer = dyn Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync;
 
 /// Callback for an answer that was refused.
 type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
@@ -28,7 +31,7 @@ pub(crate) struct AutoResponder {
 
 impl AutoResponder {
     pub(crate) fn new(
-        give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+        give: impl Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -56,17 +59,24 @@ impl AutoResponder {
     /// Answers an open question.
     pub(crate) fn asked(&self, question: Interaction) {
         // Without an answer the question stays open for a person or for its timeout.
-        let (Some(run), Some(answer)) = (self.run.get(), (self.give)(&question)) else {
+        let (Some(run), Some((answer, after))) = (self.run.get().cloned(), (self.give)(&question)) else {
             return;
         };
         let (id, refused) = (question.id.clone(), Arc::clone(&self.refused));
-        run.answer(&id, Arc::new(answer), None, move |taken| {
-            match taken {
-                // Another answer came first, or the question was already closed in a resumed run.
-                Ok(()) | Err(AnswerRefused::NotOpen) => {}
-                Err(error) => refused(&question, &error),
-            }
-        });
+        let give = move || {
+            run.answer(&id, Arc::new(answer), None, move |taken| {
+                match taken {
+                    // Another answer came first, or the question was already closed in a resumed run.
+                    Ok(()) | Err(AnswerRefused::NotOpen) => {}
+                    Err(error) => refused(&question, &error),
+                }
+            });
+        };
+        match virtual_host().filter(|_| after > 0) {
+            Some(host) => host.after(None, after, give).detach(),
+            // A real clock has no delays: only a simulated engine repeats the answers of a recording.
+            None => give(),
+        }
     }
 }
 
@@ -118,5 +128,8 @@ fn question(event: &Event) -> Option<Interaction> {
         tool: data
             .get("tool")
             .and_then(|tool| ToolConsent::deserialize(tool).ok().map(Arc::new)),
+        client_tool: data
+            .get("clientTool")
+            .and_then(|call| ClientCall::deserialize(call).ok().map(Arc::new)),
     })
 }

@@ -4,7 +4,7 @@ mod build;
 mod error;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::journal::Journal;
-use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Tool};
+use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Ports, Tool};
 use pirn_conversation::conversation::Tokenizer;
-use pirn_definition::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
+use pirn_definition::Millis;
+use pirn_definition::definition::{Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_models::ChooseKey;
 use pirn_script::ScriptPort;
 use pirn_store::Store;
@@ -25,6 +26,7 @@ use super::Compression;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::CheckedFiles;
 use crate::faults::Faults;
+use crate::skills::with_skills;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
 pub(crate) use build::Plan;
@@ -72,7 +74,11 @@ pub struct EngineBuilder {
     has_schedules: Option<bool>,
     speculative_at: Option<f64>,
     max_run_bytes: Option<u64>,
+    over_ports: Option<Box<OverPorts>>,
 }
+
+/// Replaces models and tools of an engine before it starts.
+type OverPorts = dyn FnOnce(&mut Ports) + Send + Sync;
 
 /// Clock of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,6 +87,8 @@ enum Clock {
     Real,
     Virtual {
         seed: Option<u64>,
+        /// Wall-clock time of the start, in milliseconds since 1970.
+        origin: Millis,
     },
 }
 
@@ -145,7 +153,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Adds the workflows, triggers and profiles of a JSON file, which is read now. If it cannot be read, [`build`](Self::build)
+    /// Adds the workflows, triggers and profiles of a JSON file, which is read now, with the folders of its `skills`. If it cannot be read, [`build`](Self::build)
     /// returns the error.
     ///
     /// ```no_run
@@ -156,13 +164,24 @@ impl EngineBuilder {
     pub fn path(mut self, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
         match std::fs::read_to_string(path) {
-            Ok(text) => self.file(path.display().to_string(), text),
+            Ok(text) => {
+                let file = SourceFile::new(path.display().to_string(), text);
+                self.files.push(with_skills(file, path));
+                self
+            }
             Err(error) => {
                 // Collected, so that `build` reports all unreadable files at once.
                 self.unread.push((path.to_owned(), error));
                 self
             }
         }
+    }
+
+    /// Adds files that were read already, with their skills and scripts ([`with_skills`](crate::with_skills())).
+    #[must_use]
+    pub fn files(mut self, files: impl IntoIterator<Item = SourceFile>) -> Self {
+        self.files.extend(files);
+        self
     }
 
     /// Adds a workflow built in Rust with [`workflow`](crate::workflow()). Faults are reported by their location in the equivalent
@@ -346,6 +365,18 @@ impl EngineBuilder {
         self
     }
 
+    /// Adds the profiles with ids that are neither in the builder nor in its files.
+    #[must_use]
+    pub(crate) fn other_profiles(mut self, profiles: impl IntoIterator<Item = Profile>) -> Self {
+        let loaded = Loaded::of(&self.files);
+        let known = loaded.profiles.iter().map(|profile| &profile.value);
+        let known: BTreeSet<&String> = known.chain(&self.profiles).map(|profile| &profile.id).collect();
+        let others = profiles.into_iter().filter(|other| !known.contains(&other.id));
+        let others: Vec<Profile> = others.collect();
+        self.profiles.extend(others);
+        self
+    }
+
     /// Sets the maximum number of concurrent runs; further ones are refused with `OVERLOADED` (default 100,000).
     #[must_use]
     pub fn max_runs(mut self, runs: usize) -> Self {
@@ -438,7 +469,16 @@ impl EngineBuilder {
     /// Uses one thread and a virtual clock: an hour passes at once, and equal seeds give equal orders of events.
     #[must_use]
     pub fn virtual_time(mut self, seed: Option<u64>) -> Self {
-        self.clock = Clock::Virtual { seed };
+        self.clock = Clock::Virtual { seed, origin: 0 };
+        self
+    }
+
+    /// Sets the wall-clock time at which a virtual clock starts (default 0).
+    #[must_use]
+    pub(crate) fn wall_clock(mut self, start: Millis) -> Self {
+        if let Clock::Virtual { origin, .. } = &mut self.clock {
+            *origin = start;
+        }
         self
     }
 
@@ -462,6 +502,13 @@ impl EngineBuilder {
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
+        self
+    }
+
+    /// Sets a function that may wrap the models and tools.
+    #[must_use]
+    pub(crate) fn over_ports(mut self, wrap: impl FnOnce(&mut Ports) + Send + Sync + 'static) -> Self {
+        self.over_ports = Some(Box::new(wrap));
         self
     }
 

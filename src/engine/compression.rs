@@ -36,10 +36,15 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// A model summarizes all but the recent messages: the built-in offline model `extractive`, or the model of a
-    /// [`profile`](Self::profile).
+    /// A model summarizes all but the recent messages: that of a [`profile`](Self::profile), else that of the node whose request exceeded
+    /// the limit. A [`checklist`](Self::checklist) precedes the summary, and replaces it if the model is offline.
     pub fn summarize() -> Self {
         Self::of("summarize")
+    }
+
+    /// Quotes the rules, constraints, goals, preferences, decisions and facts of all but the recent messages verbatim, without a model.
+    pub fn checklist() -> Self {
+        Self::of("checklist")
     }
 
     /// Retains the system messages and the last `count` others.

@@ -12,7 +12,7 @@ use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::{EventData, RaisedEvent};
 use pirn_sync::{Lost, completion};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::runtime::EngineRuntime;
 
@@ -213,6 +213,22 @@ impl RunHandle {
             // An answer that was accepted just before the run settled must not be reported as refused.
             Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(AnswerRefused::NotOpen)),
         }
+    }
+
+    /// Sends the result of a [client tool](super::RunBuilder::client_tools)'s call, by the id of its question: a value, or the text of
+    /// an error for the model. Equivalent to [`RunHandle::answer`] with `{"output": VALUE}` or `{"error": TEXT}`.
+    ///
+    /// # Cancel safety
+    /// As [`RunHandle::answer`].
+    ///
+    /// # Errors
+    /// As [`RunHandle::answer`].
+    pub async fn answer_tool(&self, id: &str, result: Result<Value, String>) -> Result<(), AnswerRefused> {
+        let answer = match result {
+            Ok(output) => json!({"output": output}),
+            Err(error) => json!({"error": error}),
+        };
+        self.answer_as(None, id, answer).await
     }
 
     /// Sends a person's message to the model of the run's main conversation, as a user message. The run adds it before the next model

@@ -22,7 +22,7 @@ use pirn_conversation::conversation::TokenUsage;
 use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
 use pirn_definition::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_definition::error::RunError;
-use pirn_definition::graph::{CompileContext, Compiled, Graph, compile_loaded};
+use pirn_definition::graph::{CompileContext, Compiled, Graph, compile_inline, compile_loaded};
 use pirn_events::trigger::{Owner, TriggerState};
 use pirn_store::{Run, RunFilter, Store, StoreError};
 use pirn_sync::{Completion, Lost, completion};
@@ -31,8 +31,8 @@ use serde::Serialize;
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
 use durable::{
-    Definitions, Durable, ForkBuilder, RequestView, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff,
-    request, view,
+    Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
+    RunView, StoredRecords, diff, recording, request, view,
 };
 use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
@@ -201,6 +201,17 @@ impl Engine {
     pub fn workflows(&self) -> Vec<WorkflowInfo> {
         let graphs = self.shared.graphs();
         graphs.iter().map(|graph| WorkflowInfo::of(graph)).collect()
+    }
+
+    /// Returns the valid values of a node's `profileId`: the ids of the engine's profiles and of the built-in ones.
+    pub fn profile_ids(&self) -> Vec<String> {
+        self.runtime
+            .names()
+            .models
+            .now()
+            .known_ids()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns the definition of a registered workflow, in the format of a workflow file.
@@ -570,6 +581,20 @@ impl Engine {
         request(self, &durable, run_id, effect_id).await
     }
 
+    /// Returns everything that a run of the engine's store received from outside, with its outcome. Profiles and tools of its
+    /// requests are those of this engine.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
+    ///
+    /// # Errors
+    /// Fails if the run has not ended, received other inputs than replies, results and answers, or used a profile that this engine
+    /// does not have.
+    pub async fn recording(&self, run_id: &str) -> Result<RecordedRun, RecordError> {
+        let durable = self.durable()?;
+        recording(self, &durable, run_id).await
+    }
+
     /// Returns a handle that does not prevent the engine from stopping.
     pub fn downgrade(&self) -> WeakEngine {
         WeakEngine {
@@ -714,16 +739,17 @@ fn profiles_of(loaded: &Loaded) -> Vec<&Profile> {
     loaded.profiles.iter().map(|profile| &profile.value).collect()
 }
 
+thread_local! {
+    /// Creating a realm takes longer than checking most files, so each thread reuses one.
+    static SYNTAX: TextSyntax = TextSyntax::default();
+}
+
 /// Compiles the loaded workflows and returns the graphs with the warnings, or all faults.
 fn compiled(
     loaded: &Loaded,
     (names, models): (&Names, &ModelRegistry),
     registered: &[Arc<Graph>],
 ) -> Result<Compiled, Vec<Fault>> {
-    thread_local! {
-        /// Creating a realm takes longer than checking most files, so each thread reuses one.
-        static SYNTAX: TextSyntax = TextSyntax::default();
-    }
     // Without configured profiles, the set of valid ids is unknown at compile time; a call of a named profile then fails at run
     // time.
     let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
@@ -749,6 +775,22 @@ fn compiled(
     } else {
         Err(compiled.faults)
     }
+}
+
+/// Compiles a workflow that was written during a run.
+fn compiled_inline(source: &Arc<str>, registered: &[Arc<Graph>]) -> Result<Arc<Graph>, Vec<Fault>> {
+    let graph = SYNTAX.with(|syntax| {
+        let context = CompileContext {
+            syntax,
+            registered,
+            first_uid: crate::check::next_uids(1),
+            // No functions, profiles and tools: a replay in a process with another configuration must compile the same graph.
+            ..CompileContext::default()
+        };
+        compile_inline(source, &context)
+    })?;
+    let wrong = schema_faults(&Loaded::of(&[SourceFile::new("workflow", Arc::clone(source))]));
+    if wrong.is_empty() { Ok(graph) } else { Err(wrong) }
 }
 
 /// Collects the answers of the arbiters, without those that have stopped.

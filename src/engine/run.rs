@@ -7,7 +7,8 @@ use pirn_actors::engine::{RunRequest, SessionRequest};
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::Interaction;
-use pirn_definition::definition::Pinned;
+use pirn_definition::Millis;
+use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use serde::Serialize;
@@ -105,6 +106,41 @@ impl RunBuilder {
         self
     }
 
+    /// Offers tools that the caller executes: the models of the main thread's LLM nodes receive them in addition to the tools of
+    /// their nodes (`clientTools` of a node changes this). A call is a question with a
+    /// [`client_tool`](crate::Interaction::client_tool): the run waits until
+    /// [`RunHandle::answer_tool`](super::RunHandle::answer_tool) sends the result. The definitions are part of the run's record, so
+    /// that a durable run waits across restarts. [`start`](Self::start) refuses too many or invalid definitions, and a name that a
+    /// tool of such a node has, with `INVALID_INPUT`.
+    ///
+    /// ```
+    /// use pirn::ToolDefinition;
+    /// # use pirn::serde_json::json;
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"workflows": [{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "ask", "type": "LLM", "config": {"profileId": "m", "prompt": "Where am I?"}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}],
+    /// #       "profiles": [{"id": "m", "provider": "scripted", "responses": [
+    /// #         {"toolCalls": [{"id": "c1", "name": "location", "arguments": {}}]}, {"content": "In Oslo."}]}]}"#)
+    /// #     .build()?;
+    /// let location = ToolDefinition {
+    ///     name: "location".to_owned(),
+    ///     description: "Returns the user's city.".to_owned(),
+    ///     parameters: json!({"type": "object"}),
+    /// };
+    /// let run = engine.run("ask").client_tools(vec![location]).answers(
+    ///     |question| question.client_tool.as_ref().map(|_call| json!({"output": "Oslo"})),
+    ///     |_, refused| panic!("{refused}"),
+    /// );
+    /// assert_eq!(run.start()?.outcome_blocking().output["content"], "In Oslo.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn client_tools(mut self, tools: Vec<ToolDefinition>) -> Self {
+        self.request.client_tools = tools;
+        self
+    }
+
     /// Makes the run part of a session. The run starts from the conversation and the variables of scope `session` that the
     /// session's last run stored, and stores new ones when it completes. Runs of a session execute one after the other, in the
     /// order in which they were started. Messages of [`conversation`](Self::conversation) apply to the session's first run only.
@@ -193,6 +229,17 @@ impl RunBuilder {
     pub fn answers(
         mut self,
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+        refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
+    ) -> Self {
+        self.answers = Some(AutoResponder::new(move |question| Some((give(question)?, 0)), refused));
+        self
+    }
+
+    /// Like [`Self::answers`], with the milliseconds of virtual time until each answer.
+    #[must_use]
+    pub(crate) fn answers_later(
+        mut self,
+        give: impl Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
         self.answers = Some(AutoResponder::new(give, refused));

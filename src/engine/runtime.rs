@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, Spawner, StartJob};
-use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedHost, ThreadTag};
+use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedConfig, SimulatedHost, ThreadTag};
+use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_sync::Lost;
 
@@ -106,7 +107,7 @@ impl Spawner for VirtualSpawner {
 
     fn start(&self, job: StartJob) -> Result<(), RunError> {
         // A job in the channel would run only after the simulation is idle, which is later in virtual time.
-        if let Some(host) = CURRENT_HOST.with_borrow(Clone::clone) {
+        if let Some(host) = virtual_host() {
             job(&host, None);
             return Ok(());
         }
@@ -134,11 +135,12 @@ impl EngineRuntime {
         (Self::of(Kind::Real(runtime), names), spawner)
     }
 
-    pub(super) fn simulated(seed: Option<u64>, names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
+    /// Starts a virtual clock with this seed, and with this wall-clock time in milliseconds since 1970.
+    pub(super) fn simulated(clock: (Option<u64>, Millis), names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
         let (jobs, received) = crossbeam_channel::unbounded();
         let thread = std::thread::Builder::new()
             .name("pirn-virtual".to_owned())
-            .spawn(move || simulate(seed, &received))?;
+            .spawn(move || simulate(clock, &received))?;
         let spawner = Box::new(VirtualSpawner(Some(jobs.clone())));
         let simulated = Simulated {
             jobs,
@@ -290,6 +292,11 @@ thread_local! {
     static CURRENT_HOST: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
+/// Returns the host of the virtual clock on the calling thread.
+pub(super) fn virtual_host() -> Option<Host> {
+    CURRENT_HOST.with_borrow(Clone::clone)
+}
+
 /// Runs `call`, and starts everything that it spawns on `host`, which the calling thread executes.
 pub(crate) fn with_inline_spawner<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
     // The value before is restored, because calls may nest.
@@ -300,8 +307,12 @@ pub(crate) fn with_inline_spawner<T>(host: &Host, call: impl FnOnce(Box<dyn Spaw
 }
 
 /// Executes jobs in order; after each, runs the simulation until it is idle.
-fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
-    let simulated = SimulatedHost::new(seed);
+fn simulate((seed, wall_clock_origin): (Option<u64>, Millis), jobs: &crossbeam_channel::Receiver<Job>) {
+    let simulated = SimulatedHost::with_config(SimulatedConfig {
+        seed,
+        wall_clock_origin,
+        ..SimulatedConfig::default()
+    });
     let host = simulated.host();
     CURRENT_HOST.set(Some(host.clone()));
     while let Ok(Job::Run(job)) = jobs.recv() {

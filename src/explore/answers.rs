@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 
 /// The configured answers, by node.
 #[derive(Default)]
-pub(super) struct Answers(BTreeMap<String, Vec<Value>>);
+pub(crate) struct Answers(BTreeMap<String, Vec<Value>>);
 
 impl Answers {
-    pub(super) fn add(&mut self, node_id: String, answer: Value) {
+    pub(crate) fn add(&mut self, node_id: String, answer: Value) {
         self.0.entry(node_id).or_default().push(answer);
     }
 
     /// Returns the possible answers of a question: those configured, or those that the question implies.
-    pub(super) fn to(&self, question: &Interaction) -> Vec<Value> {
+    pub(crate) fn to(&self, question: &Interaction) -> Vec<Value> {
         // Configured answers come first: they are also the only way to answer a question with an open schema.
         if let Some(given) = self.0.get(&*question.node_id) {
             return given.clone();

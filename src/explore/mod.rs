@@ -21,6 +21,7 @@
 //! ```
 
 mod answers;
+mod choices;
 mod offline;
 mod outcome;
 mod schedule;
@@ -28,14 +29,18 @@ mod search;
 
 use std::collections::BTreeMap;
 
-use pirn_actors::History;
-use pirn_definition::definition::{Pinned, TriggerDefinition};
+use pirn_actors::events::Subscription;
+use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::{BuildError, EngineBuilder, Plan, input_of};
-use answers::Answers;
+use crate::engine::{BlockingEvents, BuildError, EngineBuilder, Plan, blocking};
+use crate::run_setup::{RunSetup, run_setup_methods};
+pub(crate) use answers::Answers;
+pub use choices::{Choices, InvalidChoices};
+pub(crate) use offline::{OfflineModels, OfflineTools};
 pub use outcome::{Outcome, OutcomeError};
 use schedule::{ScheduleResult, ScheduleRun};
 use search::{Prefix, Search};
@@ -71,6 +76,7 @@ pub struct Progress {
 
 /// Errors that prevent an exploration.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ExploreError {
     /// The workflows or profiles have faults.
     Build(BuildError),
@@ -79,6 +85,11 @@ pub enum ExploreError {
     /// Equal choices led to different states: a function, a tool or a model is not deterministic.
     NotRepeatable {
         /// The choices up to that point.
+        order: Vec<String>,
+    },
+    /// [`Explorer::replay`] received choices that this workflow, input and rules do not have.
+    NoSuchOrder {
+        /// The choices up to the first one that does not exist.
         order: Vec<String>,
     },
 }
@@ -94,6 +105,15 @@ impl std::fmt::Display for ExploreError {
                  calls, so the orders cannot be explored",
                 order.join(", ")
             ),
+            Self::NoSuchOrder { order } => write!(
+                f,
+                "the choices do not exist after {}; they belong to another workflow, input, answer, seed or time option",
+                if order.is_empty() {
+                    "the start of the run".to_owned()
+                } else {
+                    order.join(", ")
+                }
+            ),
         }
     }
 }
@@ -104,7 +124,7 @@ impl std::error::Error for ExploreError {
             // The message is the inner error's, so the chain continues with its cause.
             Self::Build(error) => error.source(),
             Self::Refused(error) => error.source(),
-            Self::NotRepeatable { .. } => None,
+            Self::NotRepeatable { .. } | Self::NoSuchOrder { .. } => None,
         }
     }
 }
@@ -115,10 +135,7 @@ impl std::error::Error for ExploreError {
 pub fn explore(builder: EngineBuilder) -> Explorer {
     Explorer {
         builder,
-        workflow: None,
-        input: Ok(Value::Null),
-        conversation: History::default(),
-        pinned: Pinned::default(),
+        setup: RunSetup::default(),
         answers: Answers::default(),
         max_schedules: DEFAULT_SCHEDULES,
         samples: DEFAULT_SAMPLES,
@@ -130,6 +147,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
             is_strict: false,
             is_reduced: true,
         },
+        subscriptions: Vec::new(),
         on_progress: None,
         stop_when: Box::new(|| false),
     }
@@ -138,14 +156,12 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
 /// Builder of an exploration.
 pub struct Explorer {
     builder: EngineBuilder,
-    workflow: Option<String>,
-    input: Result<Value, RunError>,
-    conversation: History,
-    pinned: Pinned,
+    setup: RunSetup,
     answers: Answers,
     max_schedules: u64,
     samples: u64,
     rules: Rules,
+    subscriptions: Vec<Subscription>,
     on_progress: Option<Box<dyn FnMut(Progress)>>,
     stop_when: Box<dyn FnMut() -> bool>,
 }
@@ -161,33 +177,7 @@ struct Rules {
 }
 
 impl Explorer {
-    /// Sets the workflow (default: the first of the files that is not a triggered sub-workflow).
-    #[must_use]
-    pub fn workflow(mut self, id: impl Into<String>) -> Self {
-        self.workflow = Some(id.into());
-        self
-    }
-
-    /// Sets the run's input (default null): a JSON value, or anything that serializes to one.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        self.input = input_of(input);
-        self
-    }
-
-    /// Sets the start of the main thread's conversation.
-    #[must_use]
-    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
-        self.conversation = messages.into();
-        self
-    }
-
-    /// Sets pinned context in addition to the workflow's; its sections take precedence.
-    #[must_use]
-    pub fn pinned(mut self, pinned: Pinned) -> Self {
-        self.pinned = pinned;
-        self
-    }
+    run_setup_methods!();
 
     /// Adds a possible answer to the questions of a node; several calls add alternatives. Without any, the alternatives are the
     /// question's choices, or the values that its schema enumerates (`enum`, `const`, boolean), or `"answer"` for free text. A tool
@@ -274,35 +264,82 @@ impl Explorer {
         self
     }
 
+    /// Returns the events of the run of [`Self::replay`]. They are buffered until the replay has ended, unless another thread receives
+    /// them. An empty `types` selects all types.
+    pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
+        let (deliver, events) = blocking(capacity, None);
+        self.subscriptions.push(Subscription {
+            types: types.to_vec(),
+            after: 0,
+            deliver,
+        });
+        events
+    }
+
+    /// Runs one order again: [`Outcome::replay`] of an exploration with equal workflows, input, answers and options.
+    ///
+    /// ```
+    /// # use pirn::{Engine, explore};
+    /// # let route = include_str!("../../examples/tutorial/2-route.json");
+    /// let explorer = || explore(Engine::builder().workflows(route)).input("Where is it?");
+    /// let explored = explorer().run()?;
+    /// let outcome = &explored.outcomes[0];
+    /// assert_eq!(explorer().replay(&outcome.replay)?, *outcome);
+    /// # Ok::<(), pirn::explore::ExploreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ExploreError`]. A run that fails is an outcome, not an error.
+    pub fn replay(self, choices: &Choices) -> Result<Outcome, ExploreError> {
+        let mut replayed = self.search(Some(choices)).map_err(|error| match error {
+            ExploreError::NotRepeatable { order } => ExploreError::NoSuchOrder { order },
+            other => other,
+        })?;
+        let outcome = replayed.outcomes.pop();
+        outcome.ok_or(ExploreError::NoSuchOrder { order: Vec::new() })
+    }
+
     /// Runs the exploration on the calling thread.
     ///
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
-    pub fn run(mut self) -> Result<Exploration, ExploreError> {
+    pub fn run(self) -> Result<Exploration, ExploreError> {
+        self.search(None)
+    }
+
+    /// Runs every order, or only the one of these choices.
+    fn search(mut self, only: Option<&Choices>) -> Result<Exploration, ExploreError> {
         // A copy, because the workflow can switch the reduction off for this exploration only.
         let mut rules = self.rules;
         let plan = self.builder.plan().map_err(ExploreError::Build)?;
         // The events that a trigger or a waiting node receives depend on timing, so no two orders are equivalent there.
         rules.is_reduced &= !listens(&plan);
-        let workflow = self.workflow.unwrap_or_else(|| plan.first_workflow());
+        let workflow = self.setup.workflow.unwrap_or_else(|| plan.first_workflow());
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
-            input: self.input.map_err(ExploreError::Refused)?,
-            conversation: self.conversation,
-            pinned: self.pinned,
+            input: self.setup.input.map_err(ExploreError::Refused)?,
+            conversation: self.setup.conversation,
+            pinned: self.setup.pinned,
             // Nothing outside of the process is called, so no caller needs to be named.
             metadata: None,
             deadline_ms: None,
             // A session orders runs, and an exploration has one run at a time.
             session: None,
+            client_tools: Vec::new(),
         };
-        let schedule = ScheduleRun::new(plan, request, rules, self.answers);
+        let schedule = ScheduleRun::new(plan, request, rules, self.answers, self.subscriptions);
         let mut all = Outcomes {
             by_key: BTreeMap::new(),
             schedules: 0,
             on_progress: self.on_progress,
         };
-        let mut search = Search::new(rules.is_reduced);
+        let mut search = match only {
+            Some(choices) => {
+                (self.max_schedules, self.samples) = (1, 0);
+                Search::following(choices)
+            }
+            None => Search::new(rules.is_reduced),
+        };
         let (mut complete, mut is_enough) = (false, false);
         while !is_enough && all.schedules < self.max_schedules {
             // An abandoned schedule counts too, because it costs a run up to the known state.

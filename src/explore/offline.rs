@@ -13,7 +13,7 @@ use pirn_definition::definition::{InDoubt, Profile};
 use pirn_models::Echo;
 
 /// Models, with `echo` for those that need the outside world.
-pub(super) struct OfflineModels(pub(super) Arc<dyn Models>);
+pub(crate) struct OfflineModels(pub(crate) Arc<dyn Models>);
 
 impl Models for OfflineModels {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
@@ -34,7 +34,7 @@ impl Models for OfflineModels {
 }
 
 /// Tools. A call of one that needs the outside world returns a text which explains that the tool was not called.
-pub(super) struct OfflineTools(pub(super) Arc<dyn Tools>);
+pub(crate) struct OfflineTools(pub(crate) Arc<dyn Tools>);
 
 impl Tools for OfflineTools {
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {

@@ -10,13 +10,15 @@ use pirn_definition::message::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Exploration;
+use super::{Choices, Exploration};
 
 /// One possible outcome of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The shortest order that leads to this outcome: the events at choices and in branches, in order.
     pub order: Vec<String>,
+    /// The choices of this order, for [`Explorer::replay`](super::Explorer::replay).
+    pub replay: Choices,
     /// Status of the run; RUNNING if the run is deadlocked.
     pub status: ThreadStatus,
     /// The run's output, with thread ids replaced by their paths.
@@ -63,6 +65,8 @@ pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool
     }
     let outcome = Outcome {
         order,
+        // Set by the schedule.
+        replay: Choices::default(),
         status: report.status,
         output,
         error,
@@ -74,6 +78,7 @@ pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool
 pub(super) fn stuck(order: Vec<String>) -> (String, Outcome) {
     let outcome = Outcome {
         order,
+        replay: Choices::default(),
         status: ThreadStatus::Running,
         // A deadlocked run has no report.
         output: Value::Null,
@@ -225,6 +230,7 @@ mod tests {
         let order: Vec<String> = (0..20).map(|no| format!("p{no}/n{no} script")).collect();
         let outcome = |output: Value| Outcome {
             order: order.clone(),
+            replay: Choices::default(),
             status: ThreadStatus::Completed,
             output,
             error: None,

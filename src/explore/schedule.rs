@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
+use pirn_actors::events::Subscription;
 use pirn_actors::host::{Chooser, ChooserOptions, Pending, PossibleAnswers, SimulatedConfig, SimulatedHost};
 use pirn_core::run::RunReport;
 use pirn_core::thread::Interaction;
@@ -15,7 +16,7 @@ use super::answers::Answers;
 use super::offline::{OfflineModels, OfflineTools};
 use super::outcome::{Outcome, outcome_of, stuck};
 use super::search::End;
-use super::{ExploreError, Prefix, Rules};
+use super::{Choices, ExploreError, Prefix, Rules};
 use crate::engine::{Plan, with_inline_spawner};
 
 /// The common start of all schedules.
@@ -24,6 +25,8 @@ pub(super) struct ScheduleRun {
     request: RunRequest,
     rules: Rules,
     answers: PossibleAnswers,
+    /// Subscriptions to the run of the first schedule.
+    subscriptions: RefCell<Vec<Subscription>>,
 }
 
 /// The result of a schedule.
@@ -40,7 +43,13 @@ pub(super) enum ScheduleResult {
 }
 
 impl ScheduleRun {
-    pub(super) fn new(mut plan: Plan, request: RunRequest, rules: Rules, answers: Answers) -> Self {
+    pub(super) fn new(
+        mut plan: Plan,
+        request: RunRequest,
+        rules: Rules,
+        answers: Answers,
+        subscriptions: Vec<Subscription>,
+    ) -> Self {
         // Thousands of schedules must not call a provider or change anything outside.
         plan.ports.models = Arc::new(OfflineModels(plan.ports.models));
         plan.ports.tools = Arc::new(OfflineTools(plan.ports.tools));
@@ -50,6 +59,7 @@ impl ScheduleRun {
             request,
             rules,
             answers,
+            subscriptions: RefCell::new(subscriptions),
         }
     }
 
@@ -91,13 +101,15 @@ impl ScheduleRun {
         let made = prefix.made();
         let order = made.iter().filter(|made| made.is_shown).map(|made| made.what.clone());
         let order: Vec<String> = order.collect();
-        let (key, outcome) = match (report, prefix.end()) {
+        let replay = Choices::of(made.iter().map(|made| made.chosen));
+        let (key, mut outcome) = match (report, prefix.end()) {
             // Checked before the report: an abandoned schedule may have no report, or one of a run that was not finished.
             (_, End::Visited) => return Ok(ScheduleResult::Left),
             (_, End::Diverged) => return Err(ExploreError::NotRepeatable { order }),
             (Some(report), End::Complete) => outcome_of(&report, order, self.rules.is_strict),
             (None, End::Complete) => stuck(order),
         };
+        outcome.replay = replay;
         Ok(ScheduleResult::Ended {
             key,
             outcome: Box::new(outcome),
@@ -119,7 +131,8 @@ impl ScheduleRun {
         }
         // Triggers must be active before the first step of the run, or they would miss its events.
         simulated.run_until_idle();
-        let (started, admitted) = engine.admit_run(engine.next_run_id(), self.request.clone(), Vec::new())?;
+        let (started, admitted) =
+            engine.admit_run(engine.next_run_id(), self.request.clone(), self.subscriptions.take())?;
         // Set before `go`, because the chooser reads it from the first step on.
         outcome.replace(Some(started.outcome.clone()));
         admitted.go()?;

@@ -10,6 +10,8 @@ use std::rc::Rc;
 
 use pirn_actors::host::{Chance, Chooser, Pending};
 
+use super::Choices;
+
 /// The search state, shared with the chooser of each schedule.
 pub(super) struct Search {
     // Shared and not passed back and forth, because the host owns the chooser while a schedule runs.
@@ -36,7 +38,7 @@ struct State {
 /// A choice that was made.
 pub(super) struct Choice {
     options: usize,
-    chosen: usize,
+    pub(super) chosen: usize,
     /// Description of the choice.
     pub(super) what: String,
     /// True if the choice is part of a displayed order: there were alternatives, or the event is in a branch.
@@ -67,6 +69,13 @@ impl Search {
         Self {
             state: Rc::new(RefCell::new(state)),
         }
+    }
+
+    /// Creates a search that starts with these choices, and does not stop at known states.
+    pub(super) fn following(choices: &Choices) -> Self {
+        let search = Self::new(false);
+        search.state.borrow_mut().prefix = choices.to_list();
+        search
     }
 
     /// Returns the prefix of the next schedule.

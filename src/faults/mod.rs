@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod dice;
 mod inject;
 
 use std::collections::BTreeMap;
@@ -38,7 +39,8 @@ use serde_json::Value;
 
 use crate::config::{ConfigError, ConfigText};
 
-pub(crate) use inject::inject;
+pub(crate) use dice::inject_configured;
+pub(crate) use inject::{End, Fate, FaultSource, inject};
 
 /// Fault rates by profile id and tool name; `*` applies to names without an entry.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

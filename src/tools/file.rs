@@ -14,6 +14,7 @@ use crate::config::{ConfigError, ConfigText};
 
 /// Reasons why tools cannot be read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ToolsError {
     /// The file cannot be read, or is neither TOML nor JSON.
     File(ConfigError),

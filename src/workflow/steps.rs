@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use pirn_definition::definition::{
-    AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, HistoryCallback, HistoryCallbackMode,
-    LlmConfig, LoopDataSource, LoopLimit, LoopStartConfig, NodeConfig, SubgraphConfig, ToolConfig, ToolRoundLimit,
-    UserInteractionConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
+    AgentConfig, CodeConfig, CodeModeLimits, ContinueFromTriggerConfig, ConversationMode, DynamicConfig,
+    HistoryCallback, HistoryCallbackMode, LlmConfig, LoopDataSource, LoopLimit, LoopStartConfig, NodeConfig,
+    SubgraphConfig, ToolConfig, ToolEntry, ToolRoundLimit, UserInteractionConfig, VariableCallback, VariableConfig,
+    VariableScope, VariableType, WaitConfig,
 };
 use serde_json::{Map, Value};
 
@@ -80,12 +81,16 @@ impl Llm {
         on_limit: ToolRoundLimit,
         /// Sets the reply format: `{ type: "json_schema", schema, name? }`.
         response_format: Value,
+        /// Sets the rules for the workflows that the model writes and runs by the tool `run_workflow`.
+        dynamic: Box<DynamicConfig>,
+        /// Sets the limits of the scripts that the model runs by the tool `run_code`.
+        code_limits: CodeModeLimits,
     }
 
     /// Sets the names of the tools that the model may call.
     #[must_use]
     pub fn tools(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.0.tools = names.into_iter().map(Into::into).collect();
+        self.0.tools = names.into_iter().map(|name| ToolEntry::from(name.into())).collect();
         self
     }
 }

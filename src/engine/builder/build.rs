@@ -16,7 +16,7 @@ use super::{BuildError, Clock, EngineBuilder};
 use crate::check::CheckedFiles;
 use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::runtime::{EngineRuntime, process_seed};
-use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
+use crate::engine::{Engine, Names, STARTS_WITHIN, compiled, compiled_inline};
 
 /// Default maximum number of concurrent runs.
 const DEFAULT_MAX_RUNS: usize = 100_000;
@@ -55,8 +55,11 @@ impl EngineBuilder {
             self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
+        if let Some(wrap) = self.over_ports.take() {
+            wrap(&mut ports);
+        }
         if let Some(durable) = &durable {
-            // Must precede `faults::inject`, which wraps these ports: resources are looked up by name, and no call is made.
+            // Must precede `faults::inject_configured`, which wraps these ports: resources are looked up by name, and no call is made.
             durable.set_resources(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
             ports.sessions = Arc::new(StoredSessions::new(
                 Arc::clone(&durable.store),
@@ -71,13 +74,15 @@ impl EngineBuilder {
         }
         // The seed of the clock is the default, so that `virtual_time(Some(seed))` alone reproduces faults and random values too.
         let seed = self.seed.or(match self.clock {
-            Clock::Virtual { seed } => seed,
+            Clock::Virtual { seed, .. } => seed,
             Clock::Real => None,
         });
         // Faults are injected before the engine starts, because its actors receive the current ports.
-        crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
+        crate::faults::inject_configured(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
         let (runtime, spawner) = match self.clock {
-            Clock::Virtual { seed } => EngineRuntime::simulated(seed, names).map_err(BuildError::Threads),
+            Clock::Virtual { seed, origin } => {
+                EngineRuntime::simulated((seed, origin), names).map_err(BuildError::Threads)
+            }
             Clock::Real => {
                 let default = HostConfig::default();
                 let arbiters = self.arbiters.unwrap_or(default.arbiters);
@@ -95,7 +100,7 @@ impl EngineBuilder {
         }?;
         let run_id_seed = match self.clock {
             // Run ids are part of reports and event logs, which equal seeds must reproduce.
-            Clock::Virtual { seed } => seed.unwrap_or_default(),
+            Clock::Virtual { seed, .. } => seed.unwrap_or_default(),
             Clock::Real => process_seed(),
         };
         let shared = EngineShared::start(EngineParts {
@@ -205,6 +210,7 @@ impl EngineBuilder {
             functions: Arc::new(std::mem::take(&mut self.functions)),
             scripts,
             evaluator: Arc::new(pirn_script::evaluator),
+            compile: Arc::new(compiled_inline),
             tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
                 let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
                 let name = choice.name.or(of_profile);

@@ -10,6 +10,7 @@ use pirn_models::ProfileFault;
 
 /// Reasons why an engine could not be built.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum BuildError {
     /// All faults of the workflows.
     Workflows(Vec<Fault>),

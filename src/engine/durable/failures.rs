@@ -118,7 +118,7 @@ fn model_input(request: &PreparedRequest) -> String {
 }
 
 /// Returns the first characters of a text.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

@@ -290,6 +290,8 @@ fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
             json!({"function": id, "name": name, "input": **input.value()})
         }
         thread::Effect::Script { id, input, .. } => json!({"code": id, "input": input}),
+        // The recorded answers have the calls. A changed script is compared with them when it is evaluated again.
+        thread::Effect::ScriptStep { id, .. } => json!({"script": id}),
         thread::Effect::Model {
             id, request, choice, ..
         } => {

@@ -12,10 +12,11 @@ use pirn_events::event::{EventData, RaisedEvent};
 use pirn_store::{Commit, Record, RunStatus};
 use serde_json::Value;
 
+use super::super::Engine;
 use super::journal::answered;
 use super::resume::ResumeBuilder;
 use super::resume_error::ResumeError;
-use super::stored::load_unfinished;
+use super::stored::{StoredRecords, load_unfinished};
 
 impl ResumeBuilder {
     /// Returns the open questions of the run.
@@ -88,12 +89,26 @@ impl ResumeBuilder {
     /// # Errors
     /// As [`Self::say`].
     pub async fn say_as(self, id: Option<Arc<str>>, text: impl Into<Arc<str>>, when: When) -> Result<(), ResumeError> {
-        let text = text.into();
-        self.tell(|rebuilt, _| {
+        self.send_message(id, text.into(), when).await.map(drop)
+    }
+
+    /// As [`Self::say_as`]. Returns false for a repeated message of a run that has ended since it accepted the message.
+    pub(super) async fn send_message(
+        self,
+        id: Option<Arc<str>>,
+        text: Arc<str>,
+        when: When,
+    ) -> Result<bool, ResumeError> {
+        let (engine, run_id, named) = (self.engine.clone(), self.run_id.clone(), id.clone());
+        let told = self.tell(|rebuilt, _| {
             let accepted = rebuilt.machine.accept_message(id, text, when);
             accepted.map_err(ResumeError::Message)
-        })
-        .await
+        });
+        match (told.await, named) {
+            // A caller that received no reply, and repeats the message, was successful.
+            (Err(ResumeError::HasEnded { .. }), Some(id)) if has_received(&engine, &run_id, &id).await? => Ok(false),
+            (told, _) => told.map(|()| true),
+        }
     }
 
     /// Appends an input with the current time to the run's journal. `message` returns `None` if the run has received it before.
@@ -136,4 +151,14 @@ impl ResumeBuilder {
         durable.store.commit(commit).await?;
         Ok(())
     }
+}
+
+/// Returns true if the journal of a run contains the message with this id.
+async fn has_received(engine: &Engine, run_id: &str, id: &str) -> Result<bool, ResumeError> {
+    let durable = engine.durable()?;
+    let stored = StoredRecords::read(&durable, run_id).await?;
+    Ok(stored.told.iter().any(|told| match &told.message {
+        Message::Supervisor(ToSupervisor::Say(message)) => *message.id == *id,
+        _ => false,
+    }))
 }

@@ -9,17 +9,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_actors::call_settings::{AskedModel, CallSettings};
-use pirn_actors::journal::Graphs;
-use pirn_actors::ports::{Models, ToolSpec};
+use pirn_actors::call_settings::CallSettings;
+use pirn_actors::ports::ToolSpec;
 use pirn_conversation::conversation::{Cost, PreparedRequest, TokenUsage};
 use pirn_conversation::model_call::{FinishReason, ModelFailure};
 use pirn_core::run::{
     Effect, JournaledInput, Message as RunMessage, Origin, ReplayStep, RunMachine, ThreadNo, ToThread, effect_key,
 };
-use pirn_core::thread::{self, ContinuedRequest, EffectId, Input, ModelChoice, ModelReply, Outcome, ThreadId};
+use pirn_core::thread::{self, EffectId, Input, ModelReply, Outcome, ThreadId};
 use pirn_definition::Millis;
-use pirn_definition::definition::Profile;
+use pirn_definition::definition::ToolEntry;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{ContextNode, Graph, NodeIx, NodeKind};
 use pirn_definition::message::{Message, Role};
@@ -31,6 +30,7 @@ use super::Durable;
 use super::mask::masked;
 use super::prefix::{ComparedRequest, PrefixComparison, compare};
 use super::resume_error::ResumeError;
+use super::sent_call::{SentCall, SettingsSource};
 use super::stored::StoredRecords;
 
 /// A model call of a run.
@@ -152,11 +152,7 @@ struct SeenRequest {
     thread: ThreadNo,
     effect: EffectId,
     thread_id: Arc<str>,
-    graph: Arc<Graph>,
-    node: NodeIx,
-    choice: Option<Arc<ModelChoice>>,
-    goes_on: Option<Arc<ContinuedRequest>>,
-    offers_tools: bool,
+    call: SentCall,
     step: u64,
     at: Millis,
     tokens: u64,
@@ -280,29 +276,19 @@ impl RequestWatch {
         match effect {
             Effect::Thread {
                 thread,
-                effect:
-                    thread::Effect::Model {
-                        id,
-                        key,
-                        node,
-                        request,
-                        offers_tools,
-                        choice,
-                        goes_on,
-                    },
+                effect: effect @ thread::Effect::Model { id, key, request, .. },
             } => {
                 let Some(live) = machine.live(*thread) else { return };
+                let Some(call) = SentCall::of(live.graph(), effect) else {
+                    return;
+                };
                 let attempts = self.attempts.entry((*thread, *key)).or_default();
                 *attempts += 1;
                 let seen = SeenRequest {
                     thread: *thread,
                     effect: *id,
                     thread_id: Arc::clone(live.thread_id()),
-                    graph: Arc::clone(live.graph()),
-                    node: *node,
-                    choice: choice.clone(),
-                    goes_on: goes_on.clone(),
-                    offers_tools: *offers_tools,
+                    call,
                     step: self.step,
                     at,
                     tokens: request.tokens(),
@@ -354,10 +340,10 @@ impl RequestWatch {
     fn view(mut self, run_id: &str, source: &SettingsSource<'_>) -> Option<RequestView> {
         let wanted = self.wanted.take()?;
         let found = wanted.found?;
-        let now = SentContent::of(&found, source.of(&self.all[found.place]));
+        let now = SentContent::of(&found, source.of(&self.all[found.place].call));
         let prefix = wanted.previous.map(|previous| {
             let seen = &self.all[previous.place];
-            let before = SentContent::of(&previous, source.of(seen));
+            let before = SentContent::of(&previous, source.of(&seen.call));
             RequestPrefix {
                 previous: effect_key(run_id, seen.thread, seen.effect),
                 comparison: compare(&before.compared(), &now.compared(), wanted.is_compressed),
@@ -403,6 +389,7 @@ impl WantedRequest {
         if (self.thread, self.effect) == (seen.thread, seen.effect) {
             // A continued request extends those of another thread, whose prefix the provider has cached.
             let before = seen
+                .call
                 .goes_on
                 .as_ref()
                 .and_then(|goes_on| machine.thread_of(&goes_on.thread_id));
@@ -438,6 +425,8 @@ impl<'a> SentContent<'a> {
         let mut tools: Vec<Value> = settings.tools.iter().map(spec).collect();
         let is_known = |name: &str| settings.tools.iter().any(|spec| *spec.name == *name);
         let unknown = settings.tool_names.iter().filter(|name| !is_known(name));
+        // Names of deferred tools are in the description of `tool_search`.
+        let unknown = unknown.filter(|name| ToolEntry::deferred_name(name).is_none());
         tools.extend(unknown.map(|name| json!({ "name": name })));
         Self { sent, settings, tools }
     }
@@ -467,40 +456,9 @@ impl SeenOutcome {
     }
 }
 
-/// The profiles and tools of this process, for the runs of some workflows.
-pub(super) struct SettingsSource<'a> {
-    engine: &'a Engine,
-    models: Arc<dyn Models>,
-}
-
-impl<'a> SettingsSource<'a> {
-    pub(super) fn new(engine: &'a Engine, graphs: &Graphs) -> Self {
-        let models = &engine.shared().ports().models;
-        Self {
-            engine,
-            models: models.of_run(graphs).unwrap_or_else(|| Arc::clone(models)),
-        }
-    }
-
-    fn profile(&self, seen: &SeenRequest) -> Arc<Profile> {
-        let chosen = ModelChoice::of(&seen.graph, seen.node, seen.choice.as_deref(), seen.goes_on.as_deref());
-        self.models.choose(chosen.profile_id.as_deref()).0
-    }
-
-    fn of(&self, seen: &SeenRequest) -> CallSettings {
-        let asked = AskedModel {
-            choice: seen.choice.as_deref(),
-            goes_on: seen.goes_on.as_deref(),
-            offers_tools: seen.offers_tools,
-        };
-        let tools = &*self.engine.shared().ports().tools;
-        CallSettings::of(&*self.models, tools, &seen.graph, seen.node, asked)
-    }
-}
-
 impl SeenRequest {
     fn summary(self, run_id: &str, settings: &SettingsSource<'_>) -> RequestSummary {
-        let profile = settings.profile(&self);
+        let profile = settings.profile(&self.call);
         let outcome = self.outcome;
         let usage = outcome.as_ref().map(|outcome| outcome.usage);
         let usage = usage.filter(|usage| !usage.is_nothing());
@@ -508,7 +466,7 @@ impl SeenRequest {
             effect_id: effect_key(run_id, self.thread, self.effect),
             step: self.step,
             thread_id: self.thread_id,
-            node_id: Arc::clone(&self.graph.node(self.node).id),
+            node_id: Arc::clone(&self.call.graph.node(self.call.node).id),
             profile_id: Some(profile.id.clone()).filter(|id| !id.is_empty()),
             model: profile.model.clone(),
             at: self.at,

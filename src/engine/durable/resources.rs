@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{Models, Tools};
-use pirn_definition::definition::TriggerAction;
+use pirn_definition::definition::{ToolEntry, TriggerAction, workflow_of_tool};
 use pirn_definition::graph::{Graph, NodeKind};
 
 /// An engine's tools and models, to determine which resources of a run it lacks.
@@ -51,13 +51,17 @@ impl Resources {
             for node in &graph.nodes {
                 let (tools, profile) = match &node.kind {
                     NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_ref()),
+                    NodeKind::Orchestration(script) => (&script.tools[..], script.profile_id.as_ref()),
                     NodeKind::Tool { name, .. } => (std::slice::from_ref(name), None),
                     // Other nodes call nothing that is registered by name, or the compiler has checked their function.
                     _ => continue,
                 };
                 let tools = tools
                     .iter()
-                    .filter(|name| self.tools.specs(std::slice::from_ref(name)).is_empty());
+                    // The compiler has checked the workflows that models call.
+                    .filter(|name| workflow_of_tool(name).is_none())
+                    .map(|name| Arc::from(ToolEntry::name_in(name)))
+                    .filter(|name: &Arc<str>| self.tools.specs(std::slice::from_ref(name)).is_empty());
                 missing.extend(tools.map(|name| format!("tool {name}")));
                 // An undefined profile has an empty provider.
                 let profile = profile.filter(|id| models.choose(Some(id)).0.provider.is_empty());
@@ -80,6 +84,16 @@ fn reachable<'g>(graphs: &'g Graphs, workflow_id: &str) -> Vec<&'g Arc<Graph>> {
         };
         seen.insert(id);
         found.push(graph);
+        left.extend(
+            graph
+                .nodes
+                .iter()
+                .flat_map(|node| match &node.kind {
+                    NodeKind::Llm(llm) => llm.tools.iter().filter_map(|tool| workflow_of_tool(tool)).collect(),
+                    _ => Vec::new(),
+                })
+                .map(str::to_owned),
+        );
         left.extend(graph.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Subgraph { workflow_id, .. } => Some(workflow_id.to_string()),
             NodeKind::Map(map) => Some(map.workflow_id.to_string()),

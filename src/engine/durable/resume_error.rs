@@ -12,6 +12,7 @@ use super::doubt_question::DoubtQuestion;
 
 /// Reasons why a run cannot be resumed or inspected. Its stored state is unchanged.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ResumeError {
     /// The engine has no store.
     NoStore,
@@ -44,6 +45,11 @@ pub enum ResumeError {
         run_id: String,
         /// The requested effect.
         effect_id: String,
+    },
+    /// No process executes the run, and the input is only for runs that are executed.
+    NotExecuted {
+        /// The run.
+        run_id: String,
     },
     /// The run's stored record cannot be read: it was written by another version.
     Unreadable {
@@ -114,7 +120,7 @@ pub enum ResumeError {
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `NO_SUCH_REQUEST`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `NO_SUCH_REQUEST`, `NOT_CARRIED`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
     /// `NO_MODEL_REQUESTS`, `INVALID_MESSAGE`, `TOO_MANY_MESSAGES`, `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -124,6 +130,7 @@ impl ResumeError {
             Self::UnderWay { .. } => "RUN_UNDER_WAY",
             Self::NoSuchStep { .. } => "NO_SUCH_STEP",
             Self::NoSuchRequest { .. } => "NO_SUCH_REQUEST",
+            Self::NotExecuted { .. } => "NOT_CARRIED",
             Self::Unreadable { .. } => "RUN_UNREADABLE",
             Self::Definition { .. } => "INVALID_WORKFLOW",
             Self::Missing { .. } => "RESOURCE_MISSING",
@@ -147,6 +154,7 @@ impl fmt::Display for ResumeError {
             Self::UnderWay { run_id } => write!(f, "run {run_id} is in progress"),
             Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
             Self::NoSuchRequest { run_id, effect_id } => write!(f, "run {run_id} has no model request {effect_id}"),
+            Self::NotExecuted { run_id } => write!(f, "no process executes run {run_id}: resume it first"),
             Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
             Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
             Self::Definition { run_id, faults } => {
@@ -200,6 +208,7 @@ impl std::error::Error for ResumeError {
             | Self::UnderWay { .. }
             | Self::NoSuchStep { .. }
             | Self::NoSuchRequest { .. }
+            | Self::NotExecuted { .. }
             | Self::Unreadable { .. }
             | Self::Definition { .. }
             | Self::Missing { .. }

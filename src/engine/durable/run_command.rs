@@ -3,15 +3,16 @@
 use pirn_core::run::{AnswerRefused, MessageRefused};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::When;
+use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::value::TOO_DEEP;
+use pirn_definition::value::{TOO_DEEP, is_too_deep};
 use pirn_events::event::RaisedEvent;
 use pirn_store::StoreError;
 use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::super::Engine;
+use super::super::{Engine, RunHandle};
 use super::resume_error::ResumeError;
 
 /// Maximum number of attempts to find a run while other processes claim it or write to it.
@@ -58,6 +59,17 @@ pub enum RunCommand {
         /// Recorded in the run's report.
         reason: String,
     },
+    /// A pause of every thread at its next safe point. Only for a run with an owner.
+    Pause,
+    /// The end of a pause. Only for a run with an owner.
+    Unpause,
+    /// A section of the pinned context, from the next model request on. Only for a run with an owner.
+    Pin {
+        /// The section.
+        section: PinSection,
+        /// The new value; null removes the section.
+        value: Value,
+    },
 }
 
 /// Reply of the process that owns a run.
@@ -87,7 +99,7 @@ pub enum CommandOutcome {
     UnderWay,
     /// The run has no owner: the input takes effect when it is resumed.
     Kept,
-    /// The run had no owner, and the input has ended it.
+    /// The run had no owner, and the input has ended it; or the run has ended since it accepted this message.
     Ended,
 }
 
@@ -107,9 +119,17 @@ impl RunCommand {
 
     /// Returns the error if no run may receive this input.
     pub fn refusal(&self) -> Option<RunError> {
-        let Self::Emit { name, data } = self else { return None };
-        let is_too_deep = RaisedEvent::custom(name.as_str(), data.clone()).is_too_deep();
-        is_too_deep.then(|| RunError::new(RunErrorCode::InvalidInput, format!("the event `{name}`: {TOO_DEEP}")))
+        let subject = match self {
+            Self::Emit { name, data } if RaisedEvent::custom(name.as_str(), data.clone()).is_too_deep() => {
+                format!("the event `{name}`")
+            }
+            Self::Pin { section, value } if is_too_deep(value) => format!("the section {}", section.as_str()),
+            _other => return None,
+        };
+        Some(RunError::new(
+            RunErrorCode::InvalidInput,
+            format!("{subject}: {TOO_DEEP}"),
+        ))
     }
 }
 
@@ -215,6 +235,21 @@ impl Engine {
                     kept => kept.map(|()| true).map_err(ResumeError::Refused),
                 }
             }
+            RunCommand::Pause => self.apply_durably(&run, RunHandle::pause).await,
+            RunCommand::Unpause => self.apply_durably(&run, RunHandle::resume).await,
+            RunCommand::Pin { section, value } => self.apply_durably(&run, |run| run.pin(section, value)).await,
+        }
+    }
+
+    /// Sends an input that has no effect on a run that has ended. Returns false if the run was released before the input was
+    /// durable.
+    async fn apply_durably(&self, run: &RunHandle, send: impl FnOnce(&RunHandle)) -> Result<bool, ResumeError> {
+        send(run);
+        match run.wait_durable().await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code != RunErrorCode::Cancelled => Err(ResumeError::Refused(error)),
+            // The run has ended, or another process may continue it: the caller looks into the store.
+            Err(_) => Ok(false),
         }
     }
 
@@ -237,7 +272,11 @@ impl Engine {
                 by,
             } => run.answer(by.map(Into::into), &interaction_id, answer).await?,
             RunCommand::Emit { name, data } => run.emit(name, data).await?,
-            RunCommand::Say { id, text, when } => run.say_as(id.map(Into::into), text, when).await?,
+            RunCommand::Say { id, text, when } => {
+                if !run.send_message(id.map(Into::into), text.into(), when).await? {
+                    return Ok(CommandOutcome::Ended);
+                }
+            }
             RunCommand::Cancel { reason } => {
                 let run = run.cancel(reason).await?;
                 run.outcome().await;
@@ -245,8 +284,25 @@ impl Engine {
                 run.wait_all_ended().await;
                 return Ok(CommandOutcome::Ended);
             }
+            RunCommand::Pause | RunCommand::Unpause | RunCommand::Pin { .. } => {
+                return Err(self.not_executed(run_id).await?);
+            }
         }
         Ok(CommandOutcome::Kept)
+    }
+
+    /// Returns the error for an input that only a run with an owner can receive.
+    async fn not_executed(&self, run_id: &str) -> Result<ResumeError, ResumeError> {
+        let run_id = run_id.to_owned();
+        let store = self.store().ok_or(ResumeError::NoStore)?;
+        Ok(match store.run(&run_id).await? {
+            None => ResumeError::Store(StoreError::NoSuchRun { run: run_id }),
+            Some(run) if run.status.is_final() => ResumeError::HasEnded {
+                run_id,
+                status: run.status,
+            },
+            Some(_) => ResumeError::NotExecuted { run_id },
+        })
     }
 
     /// Sends an input to a run that another process owns, through that process. The input is durable when the call returns. Returns

@@ -16,8 +16,9 @@ use super::super::Engine;
 use super::Durable;
 use super::failures::{FailedNode, FailureWatch};
 use super::journal::{answered, waiting_for};
-use super::requests::{RequestSummary, RequestWatch, SettingsSource};
+use super::requests::{RequestSummary, RequestWatch};
 use super::resume_error::ResumeError;
+use super::sent_call::SettingsSource;
 use super::stored::StoredRecords;
 use super::threads::{ThreadSpan, ThreadWatch};
 
@@ -26,6 +27,8 @@ use super::threads::{ThreadSpan, ThreadWatch};
 pub struct RunView {
     /// Stored metadata of the run. Always current, not as of `step`.
     pub run: Run,
+    /// Input with which the run started.
+    pub input: Arc<Value>,
     /// Number of the step.
     pub step: u64,
     /// Report as of the step.
@@ -228,6 +231,7 @@ pub(crate) async fn view(
         failed: failures.failed(),
         waiting_for,
         events: rebuilt.events,
+        input: Arc::clone(stored.begun.input()),
         run,
         step,
         report,

@@ -1,0 +1,224 @@
+//! A case: a recording, its definition, and the graders of its outcome.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn_actors::History;
+use pirn_core::run::RunReport;
+use pirn_definition::definition::json_from_str;
+use pirn_definition::error::RunError;
+use pirn_store::MemoryStore;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::graders::{GradeFailure, Grader};
+use super::recorded::Player;
+use crate::engine::durable::{RecordError, Recording};
+use crate::engine::{BuildError, Engine, EngineBuilder};
+
+/// Version of the format of cases.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Time limit for the shutdown of an engine after its run.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A recorded run as a test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    /// Version of the format.
+    pub format_version: u32,
+    /// Name of the case in reports.
+    pub name: String,
+    /// Id of the workflow to run.
+    pub workflow: String,
+    /// Workflow files to run instead of a definition, as paths from the folder of the case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<CaseFile>,
+    /// Workflows and triggers to run, unless the case names files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Value>,
+    /// Graders of the outcome.
+    pub expect: Vec<Grader>,
+    /// Inputs of the run.
+    pub recording: Recording,
+}
+
+/// A workflow file that a case names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CaseFile {
+    /// Path of the file from the folder of the case.
+    pub path: String,
+    /// SHA-256 of the file when the case was recorded.
+    pub sha256: String,
+}
+
+/// The result of a case.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    /// Report of the run.
+    pub report: Arc<RunReport>,
+    /// Calls that the recording does not contain, followed by the graders that the outcome does not satisfy.
+    pub failures: Vec<GradeFailure>,
+}
+
+/// Reasons why a case has no result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CaseError {
+    /// The format is that of another version.
+    Version(u32),
+    /// The workflows or profiles have faults.
+    Build(BuildError),
+    /// The run was refused: there is no such workflow, for example.
+    Refused(RunError),
+    /// The starting conversation or the expression of a grader is invalid.
+    Invalid(String),
+    /// The run cannot be recorded.
+    Record(RecordError),
+}
+
+impl fmt::Display for CaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(
+                f,
+                "the case has format version {version}, and this program reads version {FORMAT_VERSION}: record it again"
+            ),
+            Self::Build(error) => error.fmt(f),
+            Self::Refused(error) => error.fmt(f),
+            Self::Invalid(message) => f.write_str(message),
+            Self::Record(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is the inner error's, so the chain continues with its cause.
+            Self::Build(error) => error.source(),
+            Self::Refused(error) => error.source(),
+            Self::Record(error) => error.source(),
+            Self::Version(_) | Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl Case {
+    /// Records a run of the engine's store that has ended. The case contains its definition, is named after the run, and expects its
+    /// outcome, path, output and cost.
+    ///
+    /// # Errors
+    /// As [`Engine::recording`].
+    pub async fn record(engine: &Engine, run_id: &str) -> Result<Self, RecordError> {
+        let recorded = engine.recording(run_id).await?;
+        let definition = json_from_str(&recorded.definition).map_err(|error| RecordError::NotRepeatable {
+            run_id: run_id.to_owned(),
+            why: format!("its definition cannot be read: {error}"),
+        })?;
+        Ok(Self {
+            format_version: FORMAT_VERSION,
+            name: run_id.to_owned(),
+            workflow: recorded.workflow,
+            files: Vec::new(),
+            definition: Some(definition),
+            expect: Grader::of(&recorded.report),
+            recording: recorded.recording,
+        })
+    }
+
+    /// Runs the case in an engine with the workflows of `builder` and the case's definition, if it has one. The clock of the builder
+    /// is not used, and its models and tools are not called.
+    ///
+    /// # Errors
+    /// [`CaseError`]. A run that does not satisfy the graders is a result, not an error.
+    pub fn run(&self, builder: EngineBuilder) -> Result<Tested, CaseError> {
+        let player = Player::new(self.recording.clone(), false);
+        let (engine, report) = self.play(builder, &player)?;
+        engine.shutdown_blocking(GRACE);
+        let mut failures = player.unknown();
+        for grader in &self.expect {
+            failures.extend(grader.grade(&report).map_err(CaseError::Invalid)?);
+        }
+        Ok(Tested { report, failures })
+    }
+
+    /// Records the case again: runs it with the models and tools of `builder` for the requests and calls that the recording does not
+    /// contain. Graders that a recording writes get the new values, all others stay.
+    ///
+    /// # Errors
+    /// [`CaseError`].
+    pub fn update(&self, builder: EngineBuilder) -> Result<Self, CaseError> {
+        let player = Player::new(self.recording.clone(), true);
+        let (engine, report) = self.play(builder, &player)?;
+        // The record of a run is complete when the engine has nothing more to do for it.
+        engine.wait_idle();
+        let recorded = futures::executor::block_on(Self::record(&engine, &report.run_id));
+        engine.shutdown_blocking(GRACE);
+        let recorded = recorded.map_err(CaseError::Record)?;
+        let own = self.expect.iter().filter(|grader| !grader.is_recorded()).cloned();
+        Ok(Self {
+            name: self.name.clone(),
+            files: self.files.clone(),
+            definition: self.definition.clone(),
+            expect: recorded.expect.into_iter().chain(own).collect(),
+            recording: Recording {
+                seed: self.recording.seed,
+                ..recorded.recording
+            },
+            ..recorded
+        })
+    }
+
+    fn play(&self, builder: EngineBuilder, player: &Arc<Player>) -> Result<(Engine, Arc<RunReport>), CaseError> {
+        if self.format_version != FORMAT_VERSION {
+            return Err(CaseError::Version(self.format_version));
+        }
+        let recording = &self.recording;
+        let mut builder = match recording.seed {
+            Some(seed) => builder.simulated(seed),
+            None => builder.virtual_time(None),
+        };
+        if let Some(definition) = &self.definition {
+            builder = builder.workflows(definition.to_string());
+        }
+        let wrapping = Arc::clone(player);
+        // A schedule would start runs that the recording does not contain.
+        let engine = builder
+            // Also for a test: commits are steps of the virtual order, and the recorded run made them.
+            .store(MemoryStore::new())
+            .other_profiles(recording.profiles.iter().cloned())
+            .schedules(false)
+            .over_ports(move |ports| wrapping.wrap(ports))
+            .build()
+            .map_err(CaseError::Build)?;
+        let history = match &recording.mark_map {
+            Some(marks) => History::of_parts(recording.conversation.clone(), marks.clone())
+                .map_err(|error| CaseError::Invalid(format!("the conversation of the case: {error}")))?,
+            None => recording.conversation.clone().into(),
+        };
+        let answering = Arc::clone(player);
+        let mut run = engine
+            .run(self.workflow.as_str())
+            .run_id(recording.run_id.as_str())
+            .input(&recording.input)
+            .conversation(history)
+            .pinned(recording.pinned.clone())
+            .client_tools(recording.client_tools.clone())
+            .answers_later(
+                move |question| answering.answer(question),
+                // A question stays open after a refused answer; the run then ends differently, which a grader reports.
+                |_, _| (),
+            );
+        if let Some(limit) = recording.deadline_ms {
+            run = run.deadline(Duration::from_millis(limit));
+        }
+        let run = run.start().map_err(CaseError::Refused)?;
+        engine.cancel_if_deadlocked(&run);
+        let report = run.outcome_blocking();
+        Ok((engine, report))
+    }
+}
