@@ -7,6 +7,7 @@ use jsonschema::Validator;
 
 use crate::http::problem::{Problem, ProblemCode};
 use pirn::{Engine, WorkflowInfo};
+use pirn_definition::definition::Fault;
 
 /// Workflows by id, as registered with the engine when the catalogue was built.
 #[derive(Default)]
@@ -16,18 +17,22 @@ pub(super) struct Catalogue {
 
 pub(super) struct PublishedWorkflow {
     pub(super) info: WorkflowInfo,
+    /// Warnings about the workflow in its file.
+    pub(super) warnings: Vec<Fault>,
     input: Option<Result<Validator, String>>,
 }
 
 impl Catalogue {
-    /// Builds a catalogue of the engine's workflows that can be started and that `is_offered` accepts.
-    pub(super) fn of(engine: &Engine, is_offered: impl Fn(&str) -> bool) -> Self {
-        let workflows = engine.workflows().into_iter();
-        let workflows = workflows.filter(|info| !info.is_triggered && is_offered(&info.id));
+    /// Builds a catalogue of the engine's workflows that can be started and for which `warnings` returns those of their files; `None`
+    /// omits a workflow.
+    pub(super) fn of<'w>(engine: &Engine, warnings: impl Fn(&str) -> Option<&'w [Fault]>) -> Self {
+        let workflows = engine.workflows().into_iter().filter(|info| !info.is_triggered);
+        let offers = workflows.filter_map(|info| {
+            let warnings = warnings(&info.id)?.to_vec();
+            Some((info.id.clone(), Arc::new(PublishedWorkflow::of(info, warnings))))
+        });
         Self {
-            offers: workflows
-                .map(|info| (info.id.clone(), Arc::new(PublishedWorkflow::of(info))))
-                .collect(),
+            offers: offers.collect(),
         }
     }
 
@@ -54,12 +59,12 @@ impl Catalogue {
 }
 
 impl PublishedWorkflow {
-    fn of(info: WorkflowInfo) -> Self {
+    fn of(info: WorkflowInfo, warnings: Vec<Fault>) -> Self {
         let schema = info.input_schema.clone().map(serde_json::Value::Object);
         let input = schema.map(|schema| {
             jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is not a JSON Schema: {error}"))
         });
-        Self { info, input }
+        Self { info, warnings, input }
     }
 
     /// Validates an input; the problem contains the first location that is invalid.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pirn::Interaction;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
@@ -79,6 +80,16 @@ impl Feed {
     /// Returns the position of the last event that was read.
     pub(super) fn read_to(&self) -> Position {
         self.read_to
+    }
+
+    /// Returns true if the events of these calls of client tools were read. The run may be ahead of this feed: a call that is open
+    /// there must not end a stream that has not sent it.
+    pub(super) fn has_read_calls(&self, open: &[Interaction]) -> bool {
+        let mut calls = open.iter().filter(|asked| asked.client_tool.is_some());
+        calls.all(|asked| {
+            let asked_at = self.run.questions.asked_at(&asked.id);
+            asked_at.is_some_and(|asked_at| Position::of(asked_at.sequence) <= self.read_to)
+        })
     }
 
     /// True if the log is closed and every event was read.

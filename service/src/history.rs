@@ -18,14 +18,13 @@ use pirn::{RequestSummary, ResumeError};
 impl Service {
     /// Returns the history of a stored run; `what` names the requested part in the error without a store.
     pub(super) async fn history(&self, id: &str, what: &str) -> Result<Arc<RunHistory>, Problem> {
-        self.check_stored(id, what)?;
-        self.histories().of(id).await
+        let id = self.stored_id(id, what)?;
+        self.histories().of(&id).await
     }
 
     /// Returns the JSON of a stored run's report as of a step.
     pub(super) async fn report_at(&self, id: &str, step: u64) -> Result<Bytes, Problem> {
-        self.check_stored(id, "The state at a step")?;
-        let (engine, id) = (self.engine().clone(), id.to_owned());
+        let (engine, id) = (self.engine().clone(), self.stored_id(id, "The state at a step")?);
         let read = move || async move {
             let view = engine.view(&id, Some(step)).await;
             view.map(|view| Bytes::from(view.to_json().to_string()))
@@ -36,9 +35,8 @@ impl Service {
 
     /// Returns the JSON of a model request with its reply.
     pub(super) async fn model_request(&self, id: &str, effect_id: &str) -> Result<Bytes, Problem> {
-        self.check_stored(id, "A model request")?;
-        let (engine, run) = (self.engine().clone(), self.runs().find(id));
-        let (id, effect_id) = (id.to_owned(), effect_id.to_owned());
+        let (id, effect_id) = (self.stored_id(id, "A model request")?, effect_id.to_owned());
+        let (engine, run) = (self.engine().clone(), self.runs().find(&id));
         let read = move || async move {
             let mut request = engine.model_request(&id, &effect_id).await?;
             if let Some(run) = run {
@@ -66,10 +64,8 @@ impl Service {
 
     /// Returns the JSON of the difference between two stored runs.
     pub(super) async fn difference(&self, a: &str, b: &str) -> Result<Bytes, Problem> {
-        for id in [a, b] {
-            self.check_stored(id, "The difference between two runs")?;
-        }
-        let (engine, a, b) = (self.engine().clone(), a.to_owned(), b.to_owned());
+        let id = |id| self.stored_id(id, "The difference between two runs");
+        let (engine, a, b) = (self.engine().clone(), id(a)?, id(b)?);
         let read = move || async move {
             let difference = engine.diff(&a, &b).await;
             difference.map(|difference| json(&difference))
@@ -78,11 +74,12 @@ impl Service {
         difference.map_err(|error| resume_problem(&error))
     }
 
-    /// Checks that a run of this id can be in the store.
-    fn check_stored(&self, id: &str, what: &str) -> Result<(), Problem> {
+    /// Returns the id of a run of the caller, which may be in the store.
+    fn stored_id(&self, id: &str, what: &str) -> Result<String, Problem> {
+        let id = self.scope().run_id(id);
         if self.engine().store().is_none() {
-            if self.runs().find(id).is_none() {
-                return Err(unknown(id));
+            if self.runs().find(&id).is_none() {
+                return Err(unknown(&id));
             }
             let detail = format!(
                 "{what} is read from a store, and this service has none: start it with `pirn serve --store FILE`"
@@ -90,6 +87,7 @@ impl Service {
             return Err(Problem::new(ProblemCode::NoStore, detail));
         }
         // Some stores return an error for an id that no run can have.
-        check_name("run", id).map_err(|_| unknown(id))
+        check_name("run", &id).map_err(|_| unknown(&id))?;
+        Ok(id.into_owned())
     }
 }

@@ -35,7 +35,7 @@
 //!   ↓
 //! sse  start
 //!   ↓
-//! body  feed  history  recorder  snapshot  steering
+//! admission  body  feed  history  readiness  recorder  retention  sessions  snapshot  steering
 //!   ↓
 //! state
 //!   ↓
@@ -43,9 +43,9 @@
 //!   ↓
 //! runs
 //!   ↓
-//! catalogue  limits  listener
+//! audit  catalogue  limits  listener
 //!   ↓
-//! http  memory  metrics  studio  write_timeout
+//! http  memory  metrics  studio  tls  write_timeout
 //! ```
 //!
 //! Reading order:
@@ -61,7 +61,9 @@
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
 )]
 
+mod admission;
 mod api;
+mod audit;
 mod body;
 mod catalogue;
 #[cfg(feature = "studio")]
@@ -76,27 +78,42 @@ mod mcp;
 mod memory;
 mod metrics;
 mod options;
+mod readiness;
 mod recorder;
+mod retention;
 mod runs;
+mod sessions;
 mod snapshot;
 mod sse;
 mod start;
 mod state;
 mod steering;
 mod studio;
+#[cfg(feature = "tls")]
+mod tls;
 mod wire;
 mod write_timeout;
 
+pub use admission::forget_usage;
 #[cfg(feature = "studio")]
 pub use export::export_run;
 pub use http::access::Access;
+pub use http::caller::{Grant, Role, Roles};
+#[cfg(feature = "jwt")]
+pub use http::jwt::{JwtOptions, JwtVerifier};
 pub use http::problem::{Problem, ProblemCode};
+pub use http::tenant::Tenant;
 pub use limits::Limits;
-pub use listener::serve;
+pub use listener::{Listener, serve, serve_on};
 pub use options::Options;
 pub use runs::archive::{RunArchive, RunQuery, RunSummary};
+pub use runs::idempotency::forget_keys;
+pub use runs::quota::TenantLimits;
+pub use start::{MAX_RUN_ID, is_run_id};
 pub use state::Service;
 pub use studio::StudioMode;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 #[cfg(feature = "otel")]
 pub use pirn_otel::{MetricsExport, MetricsOptions};

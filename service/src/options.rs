@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::http::access::Access;
 use crate::limits::Limits;
 use crate::runs::archive::RunArchive;
+use crate::runs::quota::TenantLimits;
 use crate::studio::StudioMode;
 
 /// Settings of a service. Every field has a default.
@@ -14,6 +15,8 @@ pub struct Options {
     pub access: Access,
     /// Limits on everything that grows.
     pub limits: Limits,
+    /// Limits of each tenant.
+    pub tenant_limits: TenantLimits,
     /// Runs in addition to those in memory; `None` uses the engine's store, if it has one.
     pub archive: Option<Arc<dyn RunArchive>>,
     /// Puts the runs of `POST /v1/runs` into the engine's store for another process to execute, as

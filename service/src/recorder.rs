@@ -97,6 +97,10 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     run.decided();
     if left.is_none() {
         service.runs().changed(&run);
+        // Last: it may wait for the store.
+        service
+            .spend(run.id(), run.figures.figures().tokens.unwrap_or_default())
+            .await;
     }
 }
 

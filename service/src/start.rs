@@ -6,16 +6,22 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
+use crate::audit;
 use crate::http::problem::{Problem, ProblemCode, draining, id_taken, resume_problem, start_problem, unknown};
+use crate::http::tenant::Scope;
 use crate::memory::MemoryReservation;
 use crate::recorder::BUFFER;
+use crate::runs::quota::CountedRun;
 use crate::runs::{Run, RunInfo, now};
 use crate::state::Service;
-use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle};
+use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle, ToolDefinition};
 use pirn_actors::engine::check_name;
 
+/// The field of a run's metadata with its tenant.
+const TENANT: &str = "tenant";
+
 /// Maximum length of a run's id.
-const MAX_ID: usize = 128;
+pub const MAX_RUN_ID: usize = 128;
 
 /// A request to start a run.
 #[derive(Debug, Default)]
@@ -27,6 +33,8 @@ pub(super) struct Start {
     pub(super) metadata: Map<String, Value>,
     pub(super) session: Option<String>,
     pub(super) keep_on_failure: bool,
+    /// Tools that the client executes.
+    pub(super) client_tools: Vec<ToolDefinition>,
     /// Memory reserved for its input, until the run ends.
     pub(super) memory: Option<MemoryReservation>,
 }
@@ -45,14 +53,19 @@ impl Service {
         if !self.enqueue_only() {
             return self.start_local(start).await.map(StartResult::Local);
         }
+        let start = self.scoped(start)?;
         self.check(&start).await?;
+        // Other processes execute the run, so it does not count as one in progress here.
+        drop(self.admit().await?);
         let prepared = self.prepared(start).await?;
         let run_id = prepared.enqueue().await.map_err(|error| resume_problem(&error))?;
+        self.audit_start(&run_id);
         Ok(StartResult::Remote(run_id))
     }
 
     /// Waits at most `at_most` until a run has ended that another process executes.
     pub(super) async fn ended(&self, id: &str, at_most: Duration) {
+        let id = &*self.scope().run_id(id);
         if let Some(claims) = self.engine().store().and_then(|store| store.claims()) {
             // Ignore errors and timeouts: the caller answers with the state that the store has at that time.
             drop(tokio::time::timeout(at_most, claims.ended(id)).await);
@@ -60,8 +73,10 @@ impl Service {
     }
 
     /// Starts a run here and records its events from the first one on.
-    pub(super) async fn start_local(&self, mut start: Start) -> Result<Arc<Run>, Problem> {
+    pub(super) async fn start_local(&self, start: Start) -> Result<Arc<Run>, Problem> {
+        let mut start = self.scoped(start)?;
         self.check(&start).await?;
+        let counted = self.admit().await?;
         let memory = start.memory.take();
         let (run_id, workflow_id, session) = (start.run_id.clone(), start.workflow.clone(), start.session.clone());
         let prepared = self.prepared(start).await?;
@@ -76,9 +91,10 @@ impl Service {
                 session,
                 started_at: now(),
             };
-            Ok(self.new_run(handle, info, 1).holding(memory))
+            Ok(self.new_run(handle, info, 1).holding(memory).counted(counted))
         })?;
         self.metrics().started(&run.info.workflow_id);
+        self.audit_start(run.id());
         if let Some(events) = events {
             self.record(&run, events);
         }
@@ -97,6 +113,39 @@ impl Service {
         Ok(run)
     }
 
+    /// Writes the start of a run to the audit log, if callers have names.
+    fn audit_start(&self, run_id: &str) {
+        if self.access().needs_token() {
+            audit::started(self.caller(), run_id);
+        }
+    }
+
+    /// Converts a request to one for a run of the caller's tenant.
+    fn scoped(&self, mut start: Start) -> Result<Start, Problem> {
+        let scope = self.scope();
+        if let Some(id) = &start.run_id {
+            check_id(own_part(scope, id))?;
+            start.run_id = Some(scope.run_id(id).into_owned());
+        }
+        if let Some(session) = &start.session {
+            check_name("session", session)
+                .map_err(|detail| Problem::new(ProblemCode::InvalidValue, detail).at("/session"))?;
+            start.session = Some(scope.session(session).into_owned());
+        }
+        let Some(tenant) = &scope.0 else {
+            return Ok(start);
+        };
+        start.run_id.get_or_insert_with(|| self.new_run_id());
+        let own = Value::from(tenant.name());
+        match start.metadata.insert(TENANT.to_owned(), own.clone()) {
+            Some(other) if other != own => {
+                let detail = format!("the token is of the tenant {}", tenant.name());
+                Err(Problem::new(ProblemCode::InvalidValue, detail).at("/metadata/tenant"))
+            }
+            Some(_) | None => Ok(start),
+        }
+    }
+
     /// Checks that a run can start.
     async fn check(&self, start: &Start) -> Result<(), Problem> {
         if self.is_draining() {
@@ -107,11 +156,10 @@ impl Service {
             .find(&start.workflow)
             .map_err(|problem| problem.at("/workflow"))?;
         published.check(&start.input)?;
-        if let Some(id) = &start.run_id {
-            check_id(id)?;
-            if self.in_store(id).await?.is_some() {
-                return Err(id_taken(id));
-            }
+        if let Some(id) = &start.run_id
+            && self.in_store(id).await?.is_some()
+        {
+            return Err(id_taken(id));
         }
         if let Some(Err(detail)) = start.session.as_deref().map(|id| check_name("session", id)) {
             return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
@@ -150,7 +198,9 @@ impl Service {
                     session: None,
                     started_at: now(),
                 };
-                let run = service.runs().register(service.new_run(handle, info, 1));
+                let counted = service.quotas().count(handle.run_id());
+                let run = service.new_run(handle, info, 1).counted(counted);
+                let run = service.runs().register(run);
                 service.metrics().started(&run.info.workflow_id);
                 service.record(&run, events);
             })
@@ -158,7 +208,13 @@ impl Service {
     }
 
     /// Resumes a run of the store, and records its events from the first one on.
-    async fn register(&self, stored: pirn::store::Run, mut resumed: ResumeBuilder) -> Result<Arc<Run>, ResumeError> {
+    /// `admitted` counts the run already if it was admitted before.
+    async fn register(
+        &self,
+        stored: pirn::store::Run,
+        mut resumed: ResumeBuilder,
+        admitted: Option<CountedRun>,
+    ) -> Result<Arc<Run>, ResumeError> {
         let events = resumed.events_after(0, &[], BUFFER);
         let handle = resumed.start().await?;
         let info = RunInfo {
@@ -169,7 +225,9 @@ impl Service {
         // Must exceed the piece numbers of all earlier processes: the time does, unless a run sends a piece every millisecond for
         // years.
         let first_piece = now();
-        let run = self.runs().register(self.new_run(handle, info, first_piece));
+        let counted = admitted.or_else(|| self.quotas().count(handle.run_id()));
+        let run = self.new_run(handle, info, first_piece).counted(counted);
+        let run = self.runs().register(run);
         self.metrics().started(&run.info.workflow_id);
         self.record(&run, events);
         Ok(run)
@@ -187,7 +245,7 @@ impl Service {
             return Ok(Vec::new());
         }
         let resumed = engine
-            .recover_with(async |run| self.register(run.clone(), engine.resume(run.id)).await)
+            .recover_with(async |run| self.register(run.clone(), engine.resume(run.id), None).await)
             .await?;
         let left = resumed
             .into_iter()
@@ -215,7 +273,7 @@ impl Service {
     async fn resume_assigned(self, run_id: String) -> Result<(), ResumeError> {
         let store = self.engine().store().ok_or(ResumeError::NoStore)?;
         match store.run(&run_id).await? {
-            Some(run) => self.register(run, self.engine().resume(run_id)).await.map(drop),
+            Some(run) => self.register(run, self.engine().resume(run_id), None).await.map(drop),
             // The run was removed from the store.
             None => Ok(()),
         }
@@ -227,10 +285,20 @@ impl Service {
         if self.is_draining() {
             return Err(draining());
         }
-        let (service, resumed) = (self.clone(), self.engine().resume(id));
-        let register = move || async move { service.register(stored, resumed).await };
+        let (service, resumed) = (self.clone(), self.engine().resume(stored.id.as_str()));
+        let register = move || async move { service.register(stored, resumed, None).await };
         let resumed = self.replays().run(register).await?;
         resumed.map_err(|error| resume_problem(&error))
+    }
+
+    /// Prepares a fork of a run of the caller.
+    pub(super) fn fork_of(&self, id: &str, step: u64) -> ForkBuilder {
+        self.engine().fork(self.scope().run_id(id), step)
+    }
+
+    /// Returns the definition of a run of the caller.
+    pub(super) async fn definition_of(&self, id: &str) -> Result<Arc<str>, ResumeError> {
+        self.engine().definition_of(&self.scope().run_id(id)).await
     }
 
     /// Starts a new run that continues from a step of another run.
@@ -240,29 +308,38 @@ impl Service {
         }
         let id = match id {
             Some(id) => {
-                check_id(&id)?;
-                id
+                check_id(own_part(self.scope(), &id))?;
+                self.scope().run_id(&id).into_owned()
             }
             None => self.new_run_id(),
         };
+        let admitted = self.admit().await?;
         let service = self.clone();
         let register = move || async move {
             let made = fork.make(id.clone()).await.map_err(|error| resume_problem(&error))?;
             let stored = service.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
-            let resumed = service.register(stored, made).await;
+            let resumed = service.register(stored, made, admitted).await;
             resumed.map_err(|error| resume_problem(&error))
         };
         // A fork replays the other run, so it counts as a replay.
-        self.replays().run(register).await?
+        let run = self.replays().run(register).await??;
+        self.audit_start(run.id());
+        Ok(run)
     }
 
-    /// Returns a new run id.
-    pub(super) fn new_run_id(&self) -> String {
+    /// Returns a new run id without the prefix of a tenant.
+    pub(super) fn engine_run_id(&self) -> String {
         self.engine().new_run_id()
+    }
+
+    /// Returns a new id for a run of the caller.
+    pub(super) fn new_run_id(&self) -> String {
+        self.scope().run_id(&self.engine().new_run_id()).into_owned()
     }
 
     /// Returns the run's entry in the engine's store.
     pub(super) async fn in_store(&self, id: &str) -> Result<Option<pirn::store::Run>, Problem> {
+        let id = &*self.scope().run_id(id);
         // A store contains no run with an invalid id, and some stores return an error for one.
         let Some(store) = self.engine().store().filter(|_| check_name("run", id).is_ok()) else {
             return Ok(None);
@@ -270,6 +347,11 @@ impl Service {
         let run = store.run(id).await;
         run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
     }
+}
+
+/// Returns the part of an id that the caller has chosen.
+fn own_part<'a>(scope: &Scope, id: &'a str) -> &'a str {
+    scope.prefix().and_then(|prefix| id.strip_prefix(prefix)).unwrap_or(id)
 }
 
 fn prepare(service: &Service, start: Start) -> pirn::RunBuilder {
@@ -286,18 +368,26 @@ fn prepare(service: &Service, start: Start) -> pirn::RunBuilder {
     if start.keep_on_failure {
         prepared = prepared.keep_on_failure();
     }
+    if !start.client_tools.is_empty() {
+        prepared = prepared.client_tools(start.client_tools);
+    }
     prepared.conversation(start.conversation)
 }
 
-fn check_id(id: &str) -> Result<(), Problem> {
-    let is_plain = id
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+/// True for an id that a client may choose for a run: 1 to [`MAX_RUN_ID`] letters, digits, hyphens, dots and underscores, and not `.` or
+/// `..`.
+pub fn is_run_id(id: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     // HTTP clients normalize `.` and `..` in a path as folders, so such a run could not be requested.
-    if is_plain && (1..=MAX_ID).contains(&id.len()) && !matches!(id, "." | "..") {
+    id.bytes().all(is_plain) && (1..=MAX_RUN_ID).contains(&id.len()) && !matches!(id, "." | "..")
+}
+
+fn check_id(id: &str) -> Result<(), Problem> {
+    if is_run_id(id) {
         return Ok(());
     }
-    let detail =
-        format!("a run's id has 1 to {MAX_ID} letters, digits, hyphens, dots and underscores, and is not `.` or `..`");
+    let detail = format!(
+        "a run's id has 1 to {MAX_RUN_ID} letters, digits, hyphens, dots and underscores, and is not `.` or `..`"
+    );
     Err(Problem::new(ProblemCode::InvalidValue, detail).at("/runId"))
 }

@@ -1,16 +1,18 @@
 //! A service: the state that its requests share.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use crate::catalogue::Catalogue;
 use crate::http::access::Access;
+use crate::http::caller::{Caller, Grant};
 use crate::http::problem::{Problem, ProblemCode};
+use crate::http::tenant::Scope;
 use crate::limits::{Limits, StreamGate};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
@@ -19,11 +21,14 @@ use crate::options::Options;
 use crate::runs::archive::NoArchive;
 use crate::runs::histories::Histories;
 use crate::runs::idempotency::IdempotencyKeys;
+use crate::runs::quota::Quotas;
 use crate::runs::replays::Replays;
+use crate::runs::scoped::{ScopedArchive, ScopedRuns};
 use crate::runs::stored::{Archive, StoredRuns};
 use crate::runs::{Run, Runs};
 use crate::studio::StudioMode;
 use pirn::{Engine, Events, ShutdownReport};
+use pirn_definition::definition::Fault;
 
 /// A service over an engine. Cheap to clone: clones share the state.
 ///
@@ -45,7 +50,12 @@ use pirn::{Engine, Events, ShutdownReport};
 #[derive(Clone)]
 pub struct Service {
     shared: Arc<Shared>,
+    /// The sender of the request for which this handle was made. Runs of other tenants do not exist for it.
+    caller: Arc<Caller>,
 }
+
+/// The last result of the readiness probe, with its time.
+type Readiness = tokio::sync::Mutex<Option<(Instant, Result<(), Problem>)>>;
 
 struct Shared {
     engine: Engine,
@@ -61,6 +71,7 @@ struct Shared {
     catalogue: RwLock<Arc<Catalogue>>,
     runs: Runs,
     keys: IdempotencyKeys,
+    quotas: Quotas,
     streams: StreamGate,
     metrics: Metrics,
     recent_metrics: RecentMetrics,
@@ -72,12 +83,13 @@ struct Shared {
     /// Runs that started before the runtime was set, with their events. Their recorders are spawned when it is set.
     early: Mutex<Vec<(Arc<Run>, Events)>>,
     is_draining: AtomicBool,
+    readiness: Readiness,
 }
 
 impl Service {
     /// Creates a service for every workflow that the engine has at present.
     pub fn new(engine: Engine, options: Options) -> Self {
-        let catalogue = Catalogue::of(&engine, |_| true);
+        let catalogue = Catalogue::of(&engine, |_| Some(&[]));
         let replays = Replays::new(&options.limits);
         let archive = match (options.archive, engine.store()) {
             (Some(archive), _) => Archive::Other(archive),
@@ -85,6 +97,7 @@ impl Service {
             (None, None) => Archive::Other(Arc::new(NoArchive)),
         };
         let service = Self {
+            caller: Arc::new(Caller::anyone()),
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
                 archive,
@@ -98,6 +111,7 @@ impl Service {
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
                 keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
+                quotas: Quotas::new(options.tenant_limits),
                 streams: StreamGate::new(options.limits.streams),
                 metrics: Metrics::default(),
                 recent_metrics: RecentMetrics::new(options.limits.metrics_interval),
@@ -106,6 +120,7 @@ impl Service {
                 runtime: OnceLock::new(),
                 early: Mutex::default(),
                 is_draining: AtomicBool::new(false),
+                readiness: Readiness::default(),
                 engine,
             }),
         };
@@ -128,19 +143,22 @@ impl Service {
     /// would be a reference cycle.
     pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + Sync + use<> {
         let shared: Weak<Shared> = Arc::downgrade(&self.shared);
+        let caller = Arc::clone(&self.caller);
         move || {
             Some(Self {
                 shared: shared.upgrade()?,
+                caller: Arc::clone(&caller),
             })
         }
     }
 
-    /// Replaces the offered workflows by these, as registered with the engine at present. Running runs are not affected.
+    /// Replaces the offered workflows by these, as registered with the engine at present, each with the warnings of its file. Running
+    /// runs are not affected.
     ///
     /// # Errors
     /// Returns one message for each workflow with an `inputSchema` that is not a JSON Schema; the offer is unchanged then.
-    pub fn publish(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
-        let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
+    pub fn publish(&self, offered: &BTreeMap<String, Vec<Fault>>) -> Result<(), Vec<String>> {
+        let catalogue = Catalogue::of(&self.shared.engine, |id| offered.get(id).map(Vec::as_slice));
         let faults = catalogue.faults();
         if !faults.is_empty() {
             return Err(faults);
@@ -153,6 +171,29 @@ impl Service {
     pub fn set_tokens(&self, tokens: Vec<String>) {
         let mut access = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut access).tokens = tokens;
+    }
+
+    /// Replaces the accepted tokens with separate rights.
+    pub fn set_grants(&self, grants: Vec<Grant>) {
+        let mut access = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut access).grants = grants;
+    }
+
+    /// Returns a handle for the requests of a caller.
+    pub(super) fn of_caller(&self, caller: Caller) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            caller: Arc::new(caller),
+        }
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Returns the runs that the caller may use.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.caller.scope
     }
 
     /// Stops starting runs; `/readyz` answers 503 from now on.
@@ -171,12 +212,33 @@ impl Service {
         report
     }
 
+    pub(super) fn readiness(&self) -> &Readiness {
+        &self.shared.readiness
+    }
+
     pub(super) fn is_draining(&self) -> bool {
         self.shared.is_draining.load(Ordering::SeqCst)
     }
 
     pub(super) fn engine(&self) -> &Engine {
         &self.shared.engine
+    }
+
+    pub(super) fn has_store(&self) -> bool {
+        self.shared.engine.store().is_some()
+    }
+
+    pub(super) fn workflow_definition(&self, id: &str) -> Option<String> {
+        self.shared.engine.workflow_definition(id)
+    }
+
+    /// Returns the ids of the model profiles.
+    pub(super) fn profile_ids(&self) -> Vec<String> {
+        self.shared.engine.profile_ids()
+    }
+
+    pub(super) fn workflow_ids(&self) -> Vec<String> {
+        self.shared.engine.workflow_ids()
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -191,8 +253,9 @@ impl Service {
         self.shared.studio
     }
 
-    pub(super) fn archive(&self) -> &Archive {
-        &self.shared.archive
+    /// Returns the runs of the caller that are not in memory.
+    pub(super) fn archive(&self) -> ScopedArchive<'_> {
+        ScopedArchive::new(&self.shared.archive, self.scope())
     }
 
     pub(super) fn replays(&self) -> &Replays {
@@ -221,12 +284,27 @@ impl Service {
         Arc::clone(&self.shared.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn runs(&self) -> &Runs {
-        &self.shared.runs
+    /// Removes runs from memory that were removed from the store.
+    pub(super) fn forget_removed(&self, ids: &[String]) {
+        for id in ids {
+            self.shared.runs.forget_ended(id);
+        }
+        if let Archive::Stored(stored) = &self.shared.archive {
+            stored.forget_runs(ids);
+        }
+    }
+
+    /// Returns the runs of the caller that are in memory.
+    pub(super) fn runs(&self) -> ScopedRuns<'_> {
+        ScopedRuns::new(&self.shared.runs, self.scope())
     }
 
     pub(super) fn keys(&self) -> &IdempotencyKeys {
         &self.shared.keys
+    }
+
+    pub(super) fn quotas(&self) -> &Quotas {
+        &self.shared.quotas
     }
 
     pub(super) fn streams(&self) -> &StreamGate {

@@ -10,7 +10,11 @@ use pirn::{Interaction, ResumeError, RunCommand};
 impl Service {
     /// Sends an input to a run. With a store, the run may be anywhere, and the input is durable when this returns. Without a store,
     /// the run must belong to this process.
-    pub(super) async fn send_command(&self, id: &str, command: RunCommand) -> Result<(), Problem> {
+    pub(super) async fn send_command(&self, id: &str, mut command: RunCommand) -> Result<(), Problem> {
+        let id = &*self.scope().run_id(id);
+        if let RunCommand::Answer { interaction_id, .. } = &mut command {
+            *interaction_id = self.scope().run_id(interaction_id).into_owned();
+        }
         if let Some(refusal) = command.refusal() {
             return Err(Problem::new(ProblemCode::InvalidValue, refusal.message.clone()).at("/data"));
         }
@@ -47,6 +51,18 @@ impl Service {
                 run.live()?.cancel(reason);
                 Ok(())
             }
+            RunCommand::Pause => {
+                run.live()?.pause();
+                Ok(())
+            }
+            RunCommand::Unpause => {
+                run.live()?.resume();
+                Ok(())
+            }
+            RunCommand::Pin { section, value } => {
+                run.live()?.pin(section, value);
+                Ok(())
+            }
         }
     }
 
@@ -58,7 +74,7 @@ impl Service {
         self.runs().find(id)
     }
 
-    /// Resumes the threads of a paused run. A run of the store that has no owner is resumed in this process.
+    /// Resumes the threads of a paused run, whichever process executes it. A run of the store without an owner is resumed in this process.
     pub(super) async fn resume(&self, id: &str) -> Result<(), Problem> {
         while let Some(run) = self.known(id).await {
             run.live()?.resume();
@@ -71,10 +87,18 @@ impl Service {
                 return Ok(());
             }
         }
+        let own = self.scope().run_id(id);
+        let is_paused_elsewhere = match self.engine().store() {
+            Some(_) => self.engine().send_remote(&own, &RunCommand::Unpause).await,
+            None => Ok(false),
+        };
+        if is_paused_elsewhere.map_err(|error| resume_problem(&error))? {
+            return Ok(());
+        }
         self.resume_stored(id).await.map(drop)
     }
 
-    /// Returns a run that this process executes, for operations that the store cannot deliver to other processes.
+    /// Returns a run that this process executes, to park it: other processes do not accept that command.
     pub(super) async fn carried(&self, id: &str) -> Result<Arc<Run>, Problem> {
         if let Some(run) = self.known(id).await {
             run.live()?;
@@ -91,6 +115,7 @@ impl Service {
 
     /// Returns the open questions of a run.
     pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
+        let id = &*self.scope().run_id(id);
         if let Some(run) = self.engine().find(id) {
             return Ok(run.interactions().await);
         }

@@ -9,6 +9,8 @@ export interface Info {
   studio: "off" | "read" | "full";
   /** False: only runs in memory are listed. */
   store: boolean;
+  /** Valid values of a node's `profileId`. */
+  profiles?: string[];
 }
 
 export interface RunItem {

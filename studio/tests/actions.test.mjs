@@ -1,8 +1,12 @@
 // What a person does in the page, before a real service: answers, consents, forks, cancels; token, read-only mode, hostile texts.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { axe, closeBrowser, launch, open, skip } from "./browser.mjs";
-import { servePage } from "./server.mjs";
+import { findPirn, root, servePage } from "./server.mjs";
 import { startService, SUPPORT_DESK, until } from "./service.mjs";
 
 /** A service with the page before it. */
@@ -125,6 +129,83 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     assert.match((await report(service, "letter-forked")).output.letter, /Dear Ingrid/);
     assert.match((await report(service, "letter-fork")).output.letter, /Dear Ms Solheim/);
     await page.getByRole("row", { name: /letter\/write ≠ different/ }).waitFor();
+    await close(page);
+  });
+
+  it("asks what if a node had another prompt: forks, runs and compares", async () => {
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-if", input: { name: "Ingrid" } });
+    const page = await open(service.url, "#/runs/letter-if/graph?node=write");
+    await button(page, "What if…").click();
+    const dialog = page.getByRole("dialog");
+    assert.ok((await dialog.getByLabel("Model profile").locator("option, input").count()) > 2);
+    await dialog.getByLabel("Prompt").fill("Write it, friendly and short.");
+    await dialog.getByLabel("Run id").fill("letter-if-friendly");
+    await dialog.getByRole("button", { name: "Fork and compare" }).click();
+    await page.waitForURL(/#\/compare\/letter-if\/letter-if-friendly/);
+    await page.locator(".diff").getByText("sorry that your order").waitFor();
+    const fork = await report(service, "letter-if-friendly");
+    assert.match(fork.output.letter, /Dear Ingrid/);
+    // The step before the node is shared: its call is not made again.
+    const steps = async (run) => (await service.call(`/runs/${run}/steps`)).steps;
+    const [before, after] = [await steps("letter-if"), await steps("letter-if-friendly")];
+    assert.deepEqual(after.slice(0, 2), before.slice(0, 2).map((step, at) => ({ ...after[at], at: step.at })));
+    await page.getByRole("row", { name: /letter\/outline equal/ }).waitFor();
+    await close(page);
+  });
+
+  it("asks what if a node had another model profile", async () => {
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-model", input: { name: "Ingrid" } });
+    const page = await open(service.url, "#/runs/letter-model/graph?node=outline");
+    await button(page, "What if…").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Model profile").selectOption({ label: "echo" });
+    await dialog.getByLabel("Run id").fill("letter-echo");
+    await dialog.getByRole("button", { name: "Fork and compare" }).click();
+    await page.waitForURL(/#\/compare\/letter-model\/letter-echo/);
+    await status(service, "letter-echo", "COMPLETED");
+    const { messages } = (await report(service, "letter-echo")).conversation;
+    assert.match(messages.find((message) => message.role === "assistant").content, /Outline a letter to Ingrid/);
+    await close(page);
+  });
+
+  it("asks what if a person had answered something else", async () => {
+    await service.call("/runs", { workflow: "hostile", runId: "answer-yes", input: "hello" });
+    const { id } = await asked(service, "answer-yes");
+    await service.call(`/interactions/${id}`, { answer: "<b>yes</b>" });
+    await status(service, "answer-yes", "COMPLETED");
+    const page = await open(service.url, "#/runs/answer-yes/graph?node=ask");
+    await button(page, "What if…").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("no", { exact: true }).check();
+    await dialog.getByLabel("Run id").fill("answer-no");
+    await dialog.getByRole("button", { name: "Fork and compare" }).click();
+    await page.waitForURL(/#\/compare\/answer-yes\/answer-no/);
+    await status(service, "answer-no", "COMPLETED");
+    const answers = (await service.call("/runs/answer-no/steps")).steps.map((step) => step.kind);
+    assert.ok(answers.length > 1);
+    await page.getByRole("row", { name: /hostile\/ask ≠ different/ }).waitFor();
+    await close(page);
+  });
+
+  it("copies a run as a test that passes, and fails after a change of the workflow", async () => {
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-test", input: { name: "Ingrid" } });
+    const page = await open(service.url, "#/runs/letter-test/request");
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await button(page, "Copy the run as a test").click();
+    await page.getByText("Copied").waitFor();
+    const script = await page.evaluate(() => navigator.clipboard.readText());
+    const folder = await mkdtemp(join(tmpdir(), "studio-test-"));
+    const { workflows } = JSON.parse(await readFile(join(root, "studio/tests/workflows.json"), "utf8"));
+    const run = async (workflows) => {
+      await writeFile(join(folder, "WORKFLOW.json"), JSON.stringify({ workflows: workflows.filter((one) => one.id === "letter") }));
+      await writeFile(join(folder, "test.sh"), script.replace("pirn run", `${findPirn()} run`));
+      return spawnSync("sh", ["test.sh"], { cwd: folder, encoding: "utf8" });
+    };
+    const same = await run(workflows);
+    assert.equal(same.status, 0, same.stdout + same.stderr);
+    const changed = await run(JSON.parse(JSON.stringify(workflows).replace("letter: output.content", "text: output.content")));
+    assert.equal(changed.status, 1, changed.stdout + changed.stderr);
+    await rm(folder, { recursive: true });
     await close(page);
   });
 

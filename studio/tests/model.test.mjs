@@ -68,6 +68,13 @@ describe("the fold of events", { skip: pirn ? false : "there is no pirn command 
     });
   }
 
+  it("names the agents of a script by their labels", async () => {
+    const { model } = await run("examples/dynamic/review.js", ["--input", '{"plan": "ship"}']);
+    const names = model.threadList.map((thread) => thread.name);
+    assert.deepEqual(names.slice(0, 2), ["review", "find"]);
+    assert.ok(names.slice(2).every((name) => ["cost", "safety", "time"].includes(name)), names.join());
+  });
+
   it("of a failed run with retries is its report, and retries stay visible", async () => {
     const file = join(folder, "failing.json");
     await writeFile(file, JSON.stringify(FAILING));

@@ -1,4 +1,4 @@
-// Runs `pirn serve` for a test, and the page before it on one origin: dist/ at /studio/ with the headers of the service.
+// Runs `pirn serve` for a test, and the page before it on one origin: service/studio/ at /studio/ with the headers of the service.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -59,12 +59,12 @@ export async function servePirn(files, { store = true, args = [] } = {}) {
   };
 }
 
-/** Serves dist/ at /studio/ and passes everything else to the service at `target()`. */
+/** Serves service/studio/ at /studio/ and passes everything else to the service at `target()`. */
 export async function servePage(target) {
-  const dist = join(root, "studio/dist");
+  const dist = join(root, "service/studio");
   const server = createServer(async (incoming, answer) => {
     const { pathname } = new URL(incoming.url, "http://localhost");
-    const name = pathname === "/studio/" ? "index.html" : /^\/studio\/(studio\.(?:js|css))$/.exec(pathname)?.[1];
+    const name = pathname === "/studio/" ? "index.html" : /^\/studio\/((?:studio|more)\.(?:js|css))$/.exec(pathname)?.[1];
     if (name) {
       answer.writeHead(200, { "Content-Type": TYPES[name.split(".").pop()], "Content-Security-Policy": CSP, "Cache-Control": "no-store" });
       return answer.end(await readFile(join(dist, name)));

@@ -205,6 +205,7 @@ describe("the page", { skip, concurrency: false }, () => {
       const page = await open(service.url, "#/runs/failing?node=unstable");
       await page.waitForSelector(".cause:has-text('Failed')");
       assert.match(await text(page, ".cause"), /^Failed at unstable after 3 attempts: SCRIPT_ERROR, no <b id=injected>bold<\/b>/);
+      await page.locator(".details .entries .entry").first().waitFor();
       assert.equal(await page.locator(".details .entries .entry").count(), 3);
       for (const pane of ["timeline", "events?event=20"]) {
         await page.goto(`${service.url}#/runs/failing/${pane}`);

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -11,9 +10,10 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::chat::{Turn, again, turn, unread};
+use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, tools_of};
 use super::interactions::run_of;
 use super::messages::{steer, steering};
-use super::query::{Parameters, Path, last_event_id};
+use super::query::{Parameters, Path, Scoped, last_event_id};
 use crate::api::agui_thread::{AgUiThread, check_all_answered};
 use crate::body::JsonBody;
 use crate::feed::Feed;
@@ -25,6 +25,7 @@ use crate::sse;
 use crate::start::Start;
 use crate::state::Service;
 use crate::wire::agui::AgUi;
+use crate::wire::client_tools::{CallResult, agui_results};
 use crate::wire::interrupts::{InterruptId, Resume};
 use pirn::{AnswerRefused, EventType};
 
@@ -37,6 +38,10 @@ pub(crate) struct RunAgentInput {
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Value>,
+    /// The client's tools: `{name, description, parameters}`. The models of the main thread's LLM nodes may call them.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    tools: Value,
     #[serde(default)]
     state: Value,
     #[serde(default)]
@@ -55,6 +60,9 @@ pub(crate) struct RunAgentInput {
 /// the next input's `resume` must answer all of them, and its stream continues after the last event of the previous one. An input
 /// that does not answer them is refused with a RUN_ERROR.
 ///
+/// A call of one of the input's `tools` ends the stream with RUN_FINISHED; the next input contains the result as a `tool` message, and
+/// its stream continues that workflow run. The tools of a run are those of the input that started it.
+///
 /// With `forwardedProps.steering` (true or `beforeNextRequest`, or `whenIdle`), the user messages after the last reply are sent to
 /// the thread's run in progress. The stream then contains RUN_STARTED and RUN_FINISHED only: the stream of the run in progress has
 /// the reply. If no run is in progress, the input starts one as usual.
@@ -68,14 +76,23 @@ pub(crate) struct RunAgentInput {
     )
 )]
 pub(crate) async fn run(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(workflow): Path<String>,
     body: JsonBody<RunAgentInput>,
 ) -> Result<Response, Problem> {
     let asked = body.value;
-    let thread = AgUiThread::new(&workflow, &asked.thread_id);
+    let thread = AgUiThread::new(&service, &workflow, &asked.thread_id);
     if !asked.resume.is_empty() {
         return Ok(resume(&service, &thread, asked).await);
+    }
+    let results = agui_results(&asked.messages);
+    if !results.is_empty() {
+        match with_results(&service, &thread, &asked, &results).await {
+            Ok(Some(continued)) => return Ok(continued_stream(asked, continued)),
+            // The results belong to an earlier run: the input starts another one.
+            Ok(None) => {}
+            Err(problem) => return Ok(refusal(&problem)),
+        }
     }
     if let Some(when) = steering(&asked.forwarded_props["steering"], "/forwardedProps/steering")? {
         match steer(&service, |run| thread.has(run), unread(&asked.messages), when).await {
@@ -100,6 +117,7 @@ pub(crate) async fn run(
         workflow,
         input,
         conversation: before,
+        client_tools: tools_of(&asked.tools, "/tools")?,
         run_id: Some(thread.new_run_id(&service)),
         memory: Some(body.memory),
         ..Start::default()
@@ -133,13 +151,13 @@ pub(crate) struct AgUiParameters {
     )
 )]
 pub(crate) async fn again_for(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(workflow): Path<String>,
     Parameters(asked): Parameters<AgUiParameters>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
-    let thread = AgUiThread::new(&workflow, &asked.thread_id);
+    let thread = AgUiThread::new(&service, &workflow, &asked.thread_id);
     let Some(run) = service.runs().youngest(|run| thread.has(run)) else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -151,18 +169,66 @@ pub(crate) async fn again_for(
 
 /// Streams a run after the client's answers to its questions. AG-UI requires that refused answers are reported in the stream.
 async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) -> Response {
-    match resumed(service, thread, &asked.resume).await {
-        Ok((feed, sent, run)) => {
-            let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
-            let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
-            let sent = log.iter().take_while(|recorded| recorded.position() <= sent);
-            for read in sent.filter_map(RecordedEvent::read) {
-                wire.was_sent(&read.event);
-            }
-            sse::response(feed, wire, ())
-        }
+    match resumed(service, thread, &asked).await {
+        Ok(continued) => continued_stream(asked, continued),
         Err(problem) => refusal(&problem),
     }
+}
+
+/// A stream that continues at a position of a run.
+type Continued = (Feed, Position, Arc<Run>);
+
+fn continued_stream(asked: RunAgentInput, (feed, sent, run): Continued) -> Response {
+    let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
+    let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
+    let sent = log.iter().take_while(|recorded| recorded.position() <= sent);
+    for read in sent.filter_map(RecordedEvent::read) {
+        wire.was_sent(&read.event);
+    }
+    sse::response(feed, wire, ())
+}
+
+/// Sends the results of the client's tools to the run that waits for them. Returns `None` if they belong to no call of the client: the
+/// input then starts a run.
+async fn with_results(
+    service: &Service,
+    thread: &AgUiThread,
+    asked: &RunAgentInput,
+    results: &[CallResult],
+) -> Result<Option<Continued>, Problem> {
+    let messages = unread(&asked.messages);
+    for run in service.runs().with_prefix(thread.prefix()) {
+        let Some(AnsweredCalls { after, calls }) = open_calls(&run, results).await else {
+            continue;
+        };
+        answer_calls(service, &run, calls, messages).await?;
+        let feed = Feed::open(service, &run, after)?.rewritten();
+        return Ok(Some((feed, after, run)));
+    }
+    if !messages.is_empty() {
+        return Ok(None);
+    }
+    // The client repeats an input whose stream broke off.
+    if let Some(run) = service.runs().youngest(|run| thread.has(run))
+        && let Some(after) = received(&run, results)
+    {
+        let feed = Feed::open(service, &run, after)?.rewritten();
+        return Ok(Some((feed, after, run)));
+    }
+    let tools = tools_of(&asked.tools, "/tools")?;
+    let is_of_client = |call: &Value| {
+        let of_result = results.iter().any(|(id, _)| call["id"] == **id);
+        of_result && tools.iter().any(|tool| call["function"]["name"] == *tool.name)
+    };
+    let calls = asked
+        .messages
+        .iter()
+        .filter_map(|message| message["toolCalls"].as_array());
+    // Results of the run's own tools may end the messages too: the input then repeats the last user message.
+    if calls.flatten().any(is_of_client) {
+        return Err(not_open());
+    }
+    Ok(None)
 }
 
 /// Returns the stream of an input whose messages were sent to the run in progress.
@@ -187,11 +253,8 @@ fn refusal(problem: &Problem) -> Response {
 }
 
 /// Answers the questions of a run; returns a feed that starts at the end of the previous stream.
-async fn resumed(
-    service: &Service,
-    thread: &AgUiThread,
-    resume: &[Resume],
-) -> Result<(Feed, Position, Arc<Run>), Problem> {
+async fn resumed(service: &Service, thread: &AgUiThread, asked: &RunAgentInput) -> Result<Continued, Problem> {
+    let resume = &asked.resume;
     let invalid = |detail: String| Problem::new(ProblemCode::InvalidValue, detail);
     let mut found: Option<Arc<Run>> = None;
     let mut entries = Vec::with_capacity(resume.len());
@@ -218,6 +281,10 @@ async fn resumed(
     check_all_answered(&run, &answered, last).await?;
     for (id, entry) in &entries {
         answer(&run, id, entry).await?;
+    }
+    // Questions and calls of the client's tools may be open together.
+    if let Some(answered) = open_calls(&run, &agui_results(&asked.messages)).await {
+        answer_calls(service, &run, answered.calls, Vec::new()).await?;
     }
     let feed = Feed::open(service, &run, first)?.rewritten();
     Ok((feed, first, run))

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::client_tools::check_none_open;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::runs::Run;
 use crate::runs::position::Position;
@@ -27,25 +28,34 @@ pub(crate) struct AgUiThread {
 }
 
 impl AgUiThread {
-    pub(crate) fn new(workflow: &str, thread_id: &str) -> Self {
+    pub(crate) fn new(service: &Service, workflow: &str, thread_id: &str) -> Self {
         let hash = ContentHash::of(&json!([workflow, thread_id]).to_string()).to_string();
         Self {
-            prefix: format!("agui-{}-", &hash[..DIGITS]),
+            prefix: service
+                .scope()
+                .run_id(&format!("agui-{}-", &hash[..DIGITS]))
+                .into_owned(),
         }
     }
 
+    /// Returns the prefix of the ids of the thread's runs.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     pub(crate) fn new_run_id(&self, service: &Service) -> String {
-        format!("{}{}", self.prefix, service.new_run_id())
+        format!("{}{}", self.prefix, service.engine_run_id())
     }
 
     pub(crate) fn has(&self, run: &Run) -> bool {
         run.id().starts_with(&self.prefix)
     }
 
-    /// Checks that no question of the thread's runs is open.
+    /// Checks that no question of the thread's runs is open, and no call of the client's tools.
     pub(crate) async fn check_none_waits(&self, service: &Service) -> Result<(), Problem> {
         let mut waiting = Vec::new();
         for run in service.runs().with_prefix(&self.prefix) {
+            check_none_open(&run).await?;
             let (after, _) = run.log.last();
             let open = run.handle.interactions().await;
             waiting.extend(open.into_iter().map(|asked| (asked, after)));
@@ -62,6 +72,8 @@ pub(crate) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, tol
             .asked_at(&asked.id)
             .is_some_and(|asked_at| asked_at.sequence <= told.sequence)
     };
+    // Results of the client's tools are no answers to interrupts.
+    let open = open.filter(|asked| asked.client_tool.is_none());
     let left = open.filter(|asked| !answered.contains(&*asked.id) && is_told(asked));
     check_none(&left.map(|asked| (asked, told)).collect::<Vec<_>>())
 }

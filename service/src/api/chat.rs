@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::client_tools::{AnsweredCalls, answer_calls, check_none_open, not_open, open_calls, received, tools_of};
 use super::messages::{FrontEndMessage, steer, steering};
-use super::query::{Path, last_event_id};
+use super::query::{Path, Scoped, last_event_id};
 use crate::body::JsonBody;
 use crate::feed::Feed;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::runs::Run;
+use crate::runs::event_log::RecordedEvent;
 use crate::runs::position::Position;
 use crate::sse::{self, After, EventEncoder};
 use crate::start::Start;
 use crate::state::Service;
+use crate::wire::client_tools::chat_results;
 use crate::wire::ui_messages::UiMessages;
 use pirn::{Message, Role};
 
@@ -31,6 +33,11 @@ pub(crate) struct Chat {
     /// UI messages of the chat, the new one last.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Value>,
+    /// Tools that the page executes: a list of `{name, description?, parameters?}`, or an object by name. The models of the main
+    /// thread's LLM nodes may call them.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    tools: Value,
     /// True or `beforeNextRequest`, or `whenIdle`: if a turn of the chat is in progress, the messages after the last reply are sent to
     /// its run, and the stream is empty. Otherwise they start a turn.
     #[serde(default)]
@@ -41,6 +48,9 @@ pub(crate) struct Chat {
 ///
 /// The run's input is `{message, chatId}`, where `message` is the text of the last user message; the messages before it are
 /// the conversation.
+///
+/// A call of one of the page's `tools` ends the stream with the call (`tool-input-available`). The next request contains the result in
+/// the assistant's message, and its stream continues the run. The tools of a run are those of the request that started it.
 #[utoipa::path(
     post, operation_id = "runForChat", path = "/v1/chat/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = Chat,
@@ -51,12 +61,13 @@ pub(crate) struct Chat {
     )
 )]
 pub(crate) async fn run(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(workflow): Path<String>,
     body: JsonBody<Chat>,
 ) -> Result<Response, Problem> {
     if let (Some(when), Some(chat)) = (steering(&body.value.steering, "/steering")?, &body.value.id) {
-        let is_of_chat = |run: &Run| is_turn_of(run, &workflow, chat);
+        let session = service.scope().session(chat);
+        let is_of_chat = |run: &Run| is_turn_of(run, &workflow, &session);
         if steer(&service, is_of_chat, unread(&body.value.messages), when).await? {
             let mut out = sse::Frames::default();
             // Without an id of a message, so that the page adds none.
@@ -66,11 +77,15 @@ pub(crate) async fn run(
             return Ok(versioned(sse::buffered_response(out)));
         }
     }
+    if let Some(stream) = with_results(&service, &workflow, &body.value).await? {
+        return Ok(stream);
+    }
     let Turn { message, before } = turn(&body.value.messages)?;
     let start = Start {
         workflow,
         input: json!({"message": message, "chatId": body.value.id}),
         conversation: before,
+        client_tools: tools_of(&body.value.tools, "/tools")?,
         session: body.value.id.filter(|id| !id.is_empty()),
         memory: Some(body.memory),
         ..Start::default()
@@ -80,12 +95,54 @@ pub(crate) async fn run(
     Ok(stream(feed, UiMessages::default()))
 }
 
+/// Continues the run that waits for the results of the page's tools in the last reply. Returns `None` if the request starts a run.
+async fn with_results(service: &Service, workflow: &str, chat: &Chat) -> Result<Option<Response>, Problem> {
+    let id = chat.id.as_deref().filter(|id| !id.is_empty());
+    let messages = unread(&chat.messages);
+    // The id of a reply is that of its run.
+    let reply = chat
+        .messages
+        .iter()
+        .rev()
+        .find(|message| message["role"] == "assistant");
+    let run = reply.and_then(|reply| service.runs().find(reply["id"].as_str()?));
+    let session = id.map(|id| service.scope().session(id));
+    let is_of_chat =
+        |run: &Arc<Run>| run.info.workflow_id == workflow && run.info.session.as_deref() == session.as_deref();
+    let Some(run) = run.filter(is_of_chat) else {
+        return Ok(None);
+    };
+    let results = chat_results(&chat.messages);
+    let after = match open_calls(&run, &results).await {
+        Some(AnsweredCalls { after, calls }) => {
+            answer_calls(service, &run, calls, messages).await?;
+            after
+        }
+        None if !messages.is_empty() => {
+            check_none_open(&run).await?;
+            return Ok(None);
+        }
+        None if results.is_empty() => return Ok(None),
+        // The page repeats a request whose stream broke off.
+        None => received(&run, &results).ok_or_else(not_open)?,
+    };
+    let mut wire = UiMessages::resumed();
+    let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
+    let sent = log.iter().take_while(|recorded| recorded.position() <= after);
+    for read in sent.filter_map(RecordedEvent::read) {
+        wire.was_sent(&read.event);
+    }
+    let feed = Feed::open(service, &run, after)?.rewritten();
+    Ok(Some(stream(feed, wire)))
+}
+
 fn stream(feed: Feed, wire: impl EventEncoder) -> Response {
     versioned(sse::response(feed, wire, ()))
 }
 
-fn is_turn_of(run: &Run, workflow: &str, chat: &str) -> bool {
-    run.info.workflow_id == workflow && run.info.session.as_deref() == Some(chat)
+/// True if a run is a turn of the chat with this session of the engine.
+fn is_turn_of(run: &Run, workflow: &str, session: &str) -> bool {
+    run.info.workflow_id == workflow && run.info.session.as_deref() == Some(session)
 }
 
 fn versioned(mut response: Response) -> Response {
@@ -107,12 +164,13 @@ fn versioned(mut response: Response) -> Response {
     )
 )]
 pub(crate) async fn resume(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path((workflow, chat)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
-    match service.runs().youngest(|run| is_turn_of(run, &workflow, &chat)) {
+    let session = service.scope().session(&chat);
+    match service.runs().youngest(|run| is_turn_of(run, &workflow, &session)) {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }

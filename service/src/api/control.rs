@@ -1,22 +1,21 @@
 //! Steering a run: cancel, pause, resume, emit, pin.
 
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pirn_definition::definition::PinSection;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::body::JsonBody;
 use crate::runs::archive::RunSummary;
 use pirn_definition::value::{TOO_DEEP, is_too_deep};
 
-use super::query::Path;
+use super::query::{Path, Scoped};
 use crate::http::json::Json;
-use crate::http::problem::{Problem, ProblemCode};
+use crate::http::problem::{Problem, ProblemCode, resume_problem};
 use crate::state::Service;
-use pirn::{RunCommand, RunHandle};
+use pirn::RunCommand;
 
 /// The request was accepted.
 #[derive(Serialize, ToSchema)]
@@ -28,11 +27,6 @@ impl Told {
     pub(super) fn done() -> Self {
         Self { ok: true }
     }
-}
-
-async fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
-    what(&service.carried(id).await?.live()?);
-    Ok(Json(Told::done()))
 }
 
 /// Request to cancel a run.
@@ -59,7 +53,7 @@ pub(crate) struct Nothing {}
     )
 )]
 pub(crate) async fn cancel(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<Cancel>,
 ) -> Result<Json<Told>, Problem> {
@@ -74,15 +68,16 @@ pub(crate) async fn cancel(
     responses(
         (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended, or the service does not execute it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or no process executes it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pause(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
-    tell(&service, &id, RunHandle::pause).await
+    service.send_command(&id, RunCommand::Pause).await?;
+    Ok(Json(Told::done()))
 }
 
 /// Resumes the threads of a paused run; a run of the store without an owner is resumed as well.
@@ -95,7 +90,7 @@ pub(crate) async fn pause(
     )
 )]
 pub(crate) async fn resume(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
@@ -113,20 +108,21 @@ pub(crate) async fn resume(
     )
 )]
 pub(crate) async fn park(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
     needs_store(&service)?;
-    tell(&service, &id, RunHandle::release).await
+    service.carried(&id).await?.live()?.release();
+    Ok(Json(Told::done()))
 }
 
 fn needs_store(service: &Service) -> Result<(), Problem> {
     let detail = "the service has no store: start it with --store FILE";
-    let store = service.engine().store();
-    store
-        .map(drop)
-        .ok_or_else(|| Problem::new(ProblemCode::NoStore, detail))
+    if service.has_store() {
+        return Ok(());
+    }
+    Err(Problem::new(ProblemCode::NoStore, detail))
 }
 
 /// Request for a new run that shares the first steps of another run.
@@ -146,6 +142,10 @@ pub(crate) struct Fork {
     /// An input that replaces the other run's.
     #[serde(default)]
     input: Option<Value>,
+    /// Definitions that replace the other run's workflows with the same ids; the shared steps must be valid under them.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>, max_items = 1000)]
+    workflows: Vec<Map<String, Value>>,
 }
 
 /// Starts a run that continues from a step of another run, which may have ended.
@@ -155,23 +155,27 @@ pub(crate) struct Fork {
     responses(
         (status = 201, description = "The new run", body = RunSummary),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The service has no store, or the id is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The service has no store, the id is taken, or the shared steps do not fit the definitions", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The run has no such step", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn fork(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<Fork>,
 ) -> Result<Response, Problem> {
     needs_store(&service)?;
     let asked = body.value;
-    let mut fork = service.engine().fork(id, asked.step);
+    let definition = edited_definition(&service, &id, asked.workflows).await?;
+    let mut fork = service.fork_of(&id, asked.step);
     for (name, value) in asked.set {
         fork = fork.set(name, value);
     }
     if let Some(input) = asked.input {
         fork = fork.input(input);
+    }
+    if let Some(definition) = definition {
+        fork = fork.definition(definition);
     }
     let forking = {
         let service = service.clone();
@@ -179,7 +183,30 @@ pub(crate) async fn fork(
     };
     let run = service.to_its_end(forking).await?;
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
-    Ok((StatusCode::CREATED, location, Json(run.summary())).into_response())
+    Ok((StatusCode::CREATED, location, Json(service.runs().shown(run.summary()))).into_response())
+}
+
+/// Returns the definition of a run with some of its workflows replaced; `None` if there are none to replace.
+async fn edited_definition(
+    service: &Service,
+    id: &str,
+    workflows: Vec<Map<String, Value>>,
+) -> Result<Option<String>, Problem> {
+    if workflows.is_empty() {
+        return Ok(None);
+    }
+    let present = service.definition_of(id).await;
+    let present = present.map_err(|error| resume_problem(&error))?;
+    let mut definition: Value = serde_json::from_str(&present).unwrap_or_default();
+    for (place, workflow) in workflows.into_iter().enumerate() {
+        let mut all = definition["workflows"].as_array_mut().into_iter().flatten();
+        let Some(replaced) = all.find(|one| one.get("id") == workflow.get("id")) else {
+            let detail = format!("the run has no workflow with the id {}", json!(workflow.get("id")));
+            return Err(Problem::new(ProblemCode::InvalidValue, detail).at(format!("/workflows/{place}/id")));
+        };
+        *replaced = Value::Object(workflow);
+    }
+    Ok(Some(definition.to_string()))
 }
 
 /// A CUSTOM event to raise.
@@ -205,7 +232,7 @@ pub(crate) struct Emit {
     )
 )]
 pub(crate) async fn emit(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<Emit>,
 ) -> Result<Json<Told>, Problem> {
@@ -232,16 +259,18 @@ pub(crate) struct Pin {
     responses(
         (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended, or the service does not execute it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or no process executes it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pin(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<Pin>,
 ) -> Result<Json<Told>, Problem> {
     if is_too_deep(&body.value.value) {
         return Err(Problem::new(ProblemCode::InvalidValue, TOO_DEEP.to_string()).at("/value"));
     }
-    tell(&service, &id, |run| run.pin(body.value.section, body.value.value)).await
+    let Pin { section, value } = body.value;
+    service.send_command(&id, RunCommand::Pin { section, value }).await?;
+    Ok(Json(Told::done()))
 }

@@ -1,18 +1,18 @@
 //! Drawings of workflows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use pirn_definition::definition::{Loaded, SourceFile, nearest};
+use pirn_definition::definition::{BuiltInTool, Loaded, SourceFile, nearest};
 use pirn_drawing::{Drawing, draw, svg};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, Path};
+use super::interactions::run_id_of;
+use super::query::{Parameters, Path, Scoped};
 use super::runs::json_response;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
@@ -28,6 +28,15 @@ pub(crate) enum DrawingFormat {
     Json,
     /// An SVG picture.
     Svg,
+}
+
+impl DrawingFormat {
+    fn response(self, drawing: Drawing) -> Response {
+        match self {
+            Self::Json => Json(drawing).into_response(),
+            Self::Svg => picture(&drawing),
+        }
+    }
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -50,22 +59,16 @@ pub(crate) struct DrawingParameters {
     )
 )]
 pub(crate) async fn of_workflow(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<DrawingParameters>,
 ) -> Result<Response, Problem> {
-    let definition = service
-        .engine()
-        .workflow_definition(&id)
-        .ok_or_else(|| unknown(&service, &id))?;
+    let definition = service.workflow_definition(&id).ok_or_else(|| unknown(&service, &id))?;
     // The layout of a large graph takes CPU time, so it is limited like replays, and leaves the threads that answer requests.
     let drawn = move || async move { drawings(definition).pop().map(|(_, drawing)| drawing) };
     let drawing = service.replays().run(drawn).await?;
     let drawing = drawing.ok_or_else(|| Problem::new(ProblemCode::Internal, "the definition cannot be read"))?;
-    Ok(match parameters.format {
-        DrawingFormat::Json => Json(drawing).into_response(),
-        DrawingFormat::Svg => picture(&drawing),
-    })
+    Ok(parameters.format.response(drawing))
 }
 
 /// Draws every workflow that took part in a run.
@@ -78,34 +81,67 @@ pub(crate) async fn of_workflow(
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn of_run(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let in_memory = service.runs().find(&id).filter(|_| service.engine().store().is_none());
-    let definitions = if let Some(run) = in_memory {
+pub(crate) async fn of_run(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {
+    let in_memory = service.runs().find(&id).filter(|_| !service.has_store());
+    let (definitions, written) = if let Some(run) = in_memory {
         definitions(&service, run).await
     } else {
         let history = service.history(&id, "The drawings of a run").await?;
-        vec![String::from_utf8_lossy(&history.definition).into_owned()]
+        let definition = String::from_utf8_lossy(&history.definition).into_owned();
+        (vec![definition], history.written.clone())
     };
     let drawn = move || async move {
-        let all: BTreeMap<String, Drawing> = definitions.into_iter().flat_map(drawings).collect();
+        let mut all: BTreeMap<String, Drawing> = definitions.into_iter().flat_map(drawings).collect();
+        // The id of a written workflow has the hash of its text, which its definition does not contain.
+        all.extend(
+            written
+                .into_iter()
+                .filter_map(|(id, text)| Some((id, drawings(text).pop()?.1))),
+        );
         json_text::json(&json!({ "drawings": all }))
     };
     json_response(&service, &service.replays().run(drawn).await?)
 }
 
-/// Returns the definitions of the workflows of a run in memory.
-async fn definitions(service: &Service, run: Arc<Run>) -> Vec<String> {
+/// Draws the workflow that a model wrote, for the question whether it may run.
+#[utoipa::path(
+    get, operation_id = "drawPlan", path = "/v1/interactions/{id}/drawing", tag = "interactions",
+    params(("id" = String, Path, description = "The question"), DrawingParameters),
+    responses(
+        (status = 200, description = "A drawing in the format of `/v1/workflows/{id}/drawing`; with `format=svg` a picture", body = Object),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The question is not open, or is not about a workflow", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn of_plan(
+    Scoped(service): Scoped,
+    Path(id): Path<String>,
+    Parameters(parameters): Parameters<DrawingParameters>,
+) -> Result<Response, Problem> {
+    let id = service.scope().run_id(&id).into_owned();
+    let open = service.questions(run_id_of(&id)).await?;
+    let tool = open.into_iter().find(|open| open.id == id).and_then(|open| open.tool);
+    let call = tool.filter(|call| call.name == BuiltInTool::RunWorkflow.name());
+    let graph = call.and_then(|call| Some(call.arguments.get("graph")?.to_string()));
+    let drawn = move || async move { graph.and_then(|graph| drawings(graph).pop()) };
+    let (_, drawing) = service.replays().run(drawn).await?.ok_or_else(|| {
+        let detail = format!("no open question {id} is about a workflow: GET /v1/interactions lists the open ones");
+        Problem::new(ProblemCode::InteractionClosed, detail)
+    })?;
+    Ok(parameters.format.response(drawing))
+}
+
+/// Returns the definitions of the loaded workflows of a run in memory, and those that were written during the run.
+async fn definitions(service: &Service, run: Arc<Run>) -> (Vec<String>, BTreeMap<String, String>) {
     // Parsing the events of a long run takes milliseconds.
-    let threads = tokio::task::spawn_blocking(move || threads::of_log(&run.log)).await;
-    let threads = threads.unwrap_or_default().into_iter();
-    let ids: BTreeSet<String> = threads.map(|thread| thread.workflow_id.to_string()).collect();
-    ids.iter()
-        .filter_map(|id| service.engine().workflow_definition(id))
-        .collect()
+    let read = move || threads::workflows_in_log(&run.log);
+    let (ids, written) = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+    let loaded = ids.iter().filter_map(|id| service.workflow_definition(id));
+    (loaded.collect(), written)
 }
 
 fn unknown(service: &Service, id: &str) -> Problem {
-    let ids = service.engine().workflow_ids();
+    let ids = service.workflow_ids();
     let near = nearest(id, ids.iter().map(String::as_str));
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     Problem::new(ProblemCode::UnknownWorkflow, format!("there is no workflow {id}{hint}"))

@@ -14,20 +14,20 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Answers 200 while new runs are accepted.
+/// Answers 200 while new runs are accepted: the store and the engine answer, and the service is not shutting down.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
         (status = 200, description = "New runs are accepted", body = String),
-        (status = 503, description = "The service is shutting down", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The service is shutting down, or its store or engine does not answer", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static str, Problem> {
     if service.is_draining() {
-        Err(draining())
-    } else {
-        Ok("ready\n")
+        return Err(draining());
     }
+    service.check_ready().await?;
+    Ok("ready\n")
 }
 
 /// Returns the metrics in Prometheus' text format.

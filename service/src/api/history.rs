@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::query::{Parameters, Path, page_limit};
+use super::query::{Parameters, Path, Scoped, page_limit};
 use super::runs::json_response;
 use crate::http::problem::Problem;
 use crate::runs::json_text::json;
 use crate::runs::threads;
-use crate::state::Service;
 use pirn::{Step, ThreadSpan};
 
 /// Default number of steps per page.
@@ -43,7 +41,7 @@ pub(crate) struct StepParameters {
     )
 )]
 pub(crate) async fn steps(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<StepParameters>,
 ) -> Result<Response, Problem> {
@@ -115,7 +113,7 @@ struct ThreadPage<'a> {
     )
 )]
 pub(crate) async fn threads(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<PageParameters>,
 ) -> Result<Response, Problem> {
@@ -123,7 +121,7 @@ pub(crate) async fn threads(
         let (threads, next) = parameters.page(all)?;
         Ok(json(&ThreadPage { threads, next }))
     };
-    let in_memory = service.runs().find(&id).filter(|_| service.engine().store().is_none());
+    let in_memory = service.runs().find(&id).filter(|_| !service.has_store());
     let page = match in_memory {
         Some(run) => {
             let run = Arc::clone(&run);
@@ -145,7 +143,7 @@ pub(crate) async fn threads(
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn definition(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn definition(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {
     let history = service.history(&id, "The definition of a run").await?;
     json_response(&service, &history.definition)
 }
@@ -162,7 +160,7 @@ pub(crate) async fn definition(State(service): State<Service>, Path(id): Path<St
     )
 )]
 pub(crate) async fn diff(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path((id, other)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     json_response(&service, &service.difference(&id, &other).await?)

@@ -1,11 +1,10 @@
 //! Facts about the service, for pages and other clients.
 
-use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::query::Scoped;
 use crate::http::json::Json;
-use crate::state::Service;
 use crate::studio::StudioMode;
 
 /// Facts about the service.
@@ -17,17 +16,20 @@ pub(crate) struct Info {
     studio: StudioMode,
     /// True if the service has a store. Without one, only runs in memory are listed.
     store: bool,
+    /// Valid values of a node's `profileId`.
+    profiles: Vec<String>,
 }
 
 /// Returns facts about the service.
 #[utoipa::path(
     get, operation_id = "getInfo", path = "/v1/info", tag = "health",
-    responses((status = 200, description = "Version, mode of the Studio, presence of a store", body = Info))
+    responses((status = 200, description = "Version, mode of the Studio, presence of a store, model profiles", body = Info))
 )]
-pub(crate) async fn show(State(service): State<Service>) -> Json<Info> {
+pub(crate) async fn show(Scoped(service): Scoped) -> Json<Info> {
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
         studio: service.studio(),
-        store: service.engine().store().is_some(),
+        store: service.has_store(),
+        profiles: service.profile_ids(),
     })
 }

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::control::Told;
-use super::query::Path;
+use super::query::{Path, Scoped};
 use super::runs::find;
 use crate::body::JsonBody;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode, answer_problem};
 use crate::runs::Run;
 use crate::state::Service;
-use pirn::{AnswerRefused, Interaction, RunCommand, ToolConsent};
+use pirn::{AnswerRefused, ClientCall, Interaction, RunCommand, ToolConsent};
 
 /// A question that waits for a person.
 #[derive(Serialize, ToSchema)]
@@ -46,6 +45,37 @@ pub(crate) struct OpenInteraction {
     /// The tool call that waits for consent.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<CallToConsent>,
+    /// The tool call that the run's client executes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_tool: Option<CallOfClient>,
+}
+
+/// A tool call that the client of the run executes. The answer is its result: `{"output": VALUE}` or `{"error": TEXT}`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CallOfClient {
+    /// The tool.
+    name: String,
+    /// The arguments of the call.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// The model's id of the call.
+    tool_call_id: String,
+}
+
+impl From<&ClientCall> for CallOfClient {
+    fn from(call: &ClientCall) -> Self {
+        let ClientCall {
+            name,
+            arguments,
+            tool_call_id,
+        } = call.clone();
+        Self {
+            name,
+            arguments,
+            tool_call_id,
+        }
+    }
 }
 
 /// A tool call that needs a person's consent. The answer is `"allow"`, `"refuse"`,
@@ -98,6 +128,7 @@ impl From<Interaction> for OpenInteraction {
             choices: interaction.choices.map(|choices| (*choices).clone()),
             timeout_ms: interaction.timeout_ms,
             tool: interaction.tool.as_deref().map(CallToConsent::from),
+            client_tool: interaction.client_tool.as_deref().map(CallOfClient::from),
         }
     }
 }
@@ -117,10 +148,7 @@ pub(crate) struct Interactions {
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn list(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-) -> Result<Json<Interactions>, Problem> {
+pub(crate) async fn list(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Json<Interactions>, Problem> {
     let open = service.questions(&id).await?;
     Ok(Json(Interactions {
         interactions: open.into_iter().map(OpenInteraction::from).collect(),
@@ -150,11 +178,13 @@ pub(crate) struct GivenAnswer {
     )
 )]
 pub(crate) async fn answer(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<GivenAnswer>,
 ) -> Result<Json<Told>, Problem> {
     let GivenAnswer { answer, by } = body.value;
+    let id = service.scope().run_id(&id).into_owned();
+    let by = by.or_else(|| service.caller().verified_name());
     let run = run_id_of(&id).to_owned();
     if run.is_empty() {
         let detail = format!("there is no question {id}: the id of a question is RUN.THREAD.NUMBER");
@@ -183,6 +213,6 @@ pub(super) fn run_of(service: &Service, interaction: &str) -> Result<Arc<Run>, P
 }
 
 /// Returns the run's id: the id of a question is RUN.THREAD.NUMBER.
-fn run_id_of(interaction: &str) -> &str {
+pub(super) fn run_id_of(interaction: &str) -> &str {
     interaction.rsplitn(3, '.').nth(2).unwrap_or_default()
 }

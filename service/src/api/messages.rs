@@ -1,11 +1,10 @@
 //! Messages of people to a run that executes: `POST /v1/runs/{id}/messages`, and steering messages of front ends.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::query::Path;
+use super::query::{Path, Scoped};
 use crate::body::JsonBody;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
@@ -54,7 +53,7 @@ pub(crate) struct Said {
     )
 )]
 pub(crate) async fn say(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     body: JsonBody<Say>,
 ) -> Result<Json<Said>, Problem> {
@@ -70,7 +69,7 @@ pub(crate) async fn say(
 }
 
 fn new_id(service: &Service) -> String {
-    format!("message-{}", service.new_run_id())
+    format!("message-{}", service.engine_run_id())
 }
 
 /// A user message of a front end: its id, if it has one, and its text.

@@ -4,6 +4,7 @@
 mod agui;
 mod agui_thread;
 mod chat;
+mod client_tools;
 mod control;
 mod document;
 mod drawings;
@@ -27,6 +28,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -49,6 +51,17 @@ impl Service {
     /// Returns the routes.
     pub fn router(&self) -> axum::Router {
         router(self)
+    }
+
+    /// Returns only the routes `/healthz`, `/readyz` and `/metrics`, without a token, for an address that probes and the collector of
+    /// metrics reach.
+    pub fn health_router(&self) -> axum::Router {
+        axum::Router::new()
+            .route("/healthz", get(health::healthz))
+            .route("/readyz", get(health::readyz))
+            .route("/metrics", get(health::metrics))
+            .fallback(not_found)
+            .with_state(self.clone())
     }
 }
 
@@ -82,6 +95,7 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(workflows::show))
         .routes(routes!(drawings::of_workflow))
         .routes(routes!(drawings::of_run))
+        .routes(routes!(drawings::of_plan))
         .routes(routes!(agui::run, agui::again_for))
         .routes(routes!(chat::run))
         .routes(routes!(chat::resume))
@@ -101,7 +115,7 @@ fn router(service: &Service) -> axum::Router {
         StudioMode::Read | StudioMode::Full => router.merge(crate::studio::page::routes()),
     };
     router
-        .route("/openapi.json", axum::routing::get(async move || openapi))
+        .route("/openapi.json", get(async move || openapi))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(service.clone(), guard::check))

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::interactions::OpenInteraction;
-use super::query::{Parameters, page_limit};
+use super::query::{Parameters, Scoped, page_limit};
 use crate::http::json::Json;
 use crate::http::problem::Problem;
 use crate::runs::Run;
-use crate::runs::stored::{Archive, AskedQuestion};
-use crate::state::Service;
+use crate::runs::stored::AskedQuestion;
 
 /// Default number of questions.
 const PAGE: usize = 100;
@@ -82,7 +80,7 @@ pub(crate) struct AllInteractions {
     )
 )]
 pub(crate) async fn list(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Parameters(parameters): Parameters<QuestionParameters>,
 ) -> Result<Json<AllInteractions>, Problem> {
     let limit = page_limit(parameters.limit, PAGE)?;
@@ -90,11 +88,9 @@ pub(crate) async fn list(
     let asking = service.runs().asking(limit + 1);
     let in_memory = stream::iter(asking).map(of_run).buffered(CONCURRENT);
     let mut found: Vec<RunInteraction> = in_memory.flat_map(stream::iter).collect().await;
-    if let Archive::Stored(stored) = service.archive()
-        && found.len() <= limit
-    {
+    if found.len() <= limit {
         let is_elsewhere = |id: &str| service.runs().find(id).is_none();
-        for (run, questions) in stored.waiting(is_elsewhere, limit + 1 - found.len()).await? {
+        for (run, questions) in service.archive().waiting(is_elsewhere, limit + 1 - found.len()).await? {
             found.extend(
                 questions
                     .into_iter()

@@ -25,6 +25,18 @@ pub(super) fn page_limit(limit: Option<usize>, default: usize) -> Result<usize, 
     Err(Problem::new(ProblemCode::InvalidRequest, detail))
 }
 
+/// The service, restricted to the runs of the request's sender. Fails if the request was not checked.
+pub(super) struct Scoped(pub(super) Service);
+
+impl FromRequestParts<Service> for Scoped {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
+        let unchecked = || Problem::new(ProblemCode::Internal, "the request was not checked");
+        parts.extensions.get().cloned().map(Self).ok_or_else(unchecked)
+    }
+}
+
 /// Parameters of the path.
 pub(super) struct Path<T>(pub(super) T);
 

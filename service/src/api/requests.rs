@@ -1,16 +1,14 @@
 //! Model requests of a run, and its explanation.
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::history::PageParameters;
-use super::query::{Parameters, Path};
+use super::query::{Parameters, Path, Scoped};
 use super::runs::json_response;
 use crate::http::problem::Problem;
 use crate::runs::json_text::json;
-use crate::state::Service;
 use pirn::RequestSummary;
 
 /// A page of a run's model requests.
@@ -32,7 +30,7 @@ struct RequestPage<'a> {
     )
 )]
 pub(crate) async fn list(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<PageParameters>,
 ) -> Result<Response, Problem> {
@@ -62,7 +60,7 @@ pub(crate) async fn list(
     )
 )]
 pub(crate) async fn show(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path((id, effect)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     json_response(&service, &service.model_request(&id, &effect).await?)
@@ -78,7 +76,7 @@ pub(crate) async fn show(
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn explain(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn explain(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {
     let history = service.history(&id, "The explanation of a run").await?;
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((headers, history.explanation.clone()).into_response())

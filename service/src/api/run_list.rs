@@ -1,10 +1,9 @@
 //! The list of runs.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, page_limit, run_status};
+use super::query::{Parameters, Scoped, page_limit, run_status};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::runs::archive::{RunQuery, RunSummary};
@@ -86,7 +85,7 @@ impl Conditions {
     responses((status = 200, description = "Runs", body = RunList))
 )]
 pub(crate) async fn list(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Parameters(parameters): Parameters<ListParameters>,
 ) -> Result<Json<RunList>, Problem> {
     let limit = page_limit(parameters.limit, PAGE)?;
@@ -105,6 +104,7 @@ pub(crate) async fn list(
         status: parameters.status.map(|word| run_status(&word)).transpose()?,
         workflow: parameters.workflow,
         session: parameters.session,
+        id_prefix: None,
         before: [after, started_before].into_iter().flatten().min(),
         // One row more than the page: its presence shows that another page follows.
         limit: limit + 1,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -12,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, Path, event_types, last_event_id, position};
+use super::query::{Parameters, Path, Scoped, event_types, last_event_id, position};
 use crate::body::JsonBody;
 use crate::feed::{Feed, FeedItem, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use crate::http::json::Json;
@@ -27,7 +26,7 @@ use crate::runs::stored::summary;
 use crate::sse::{self, EventEncoder, Frames, OnStreamEnd, frame};
 use crate::start::{Start, StartResult};
 use crate::state::Service;
-use pirn::{EventType, Message};
+use pirn::{EventType, Message, ToolDefinition};
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
 const CLIENT_GONE: &str = "the client that started the run disconnected";
@@ -60,6 +59,10 @@ pub(crate) struct StartRun {
     #[serde(default)]
     #[schema(value_type = Object)]
     metadata: Map<String, Value>,
+    /// Tools that the client executes: `{name, description?, parameters?}`. A call is an open interaction with `clientTool`.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    client_tools: Vec<ToolDefinition>,
     /// Cancels the run when the connection of this request ends before the run; with `?wait` or a stream only.
     #[serde(default)]
     cancel_on_disconnect: bool,
@@ -89,7 +92,7 @@ pub(crate) struct StartParameters {
     )
 )]
 pub(crate) async fn start(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     headers: HeaderMap,
     Parameters(parameters): Parameters<StartParameters>,
     body: JsonBody<StartRun>,
@@ -117,7 +120,7 @@ pub(crate) async fn start(
         ..asked.into()
     };
     let claim = match key {
-        Some(key) => Some(service.keys().claim(key, fingerprint).await?),
+        Some(key) => Some(service.keys().claim(service.scope(), key, fingerprint).await?),
         None => None,
     };
     if is_stream && service.enqueue_only() {
@@ -152,7 +155,7 @@ pub(crate) async fn start(
         return Ok((StatusCode::CREATED, location, stream).into_response());
     }
     let Some(wait) = wait else {
-        return Ok((StatusCode::CREATED, location, Json(run.summary())).into_response());
+        return Ok((StatusCode::CREATED, location, Json(service.runs().shown(run.summary()))).into_response());
     };
     // On a timeout the answer is the report of the unfinished run.
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
@@ -164,7 +167,7 @@ pub(crate) async fn start(
 /// Starts the run of a key's first request, or finds the run that another service has started for an equal request.
 async fn first(service: &Service, mut claimed: KeyClaim, mut start: Start) -> Result<StartResult, Problem> {
     let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
-    *run_id = claimed.starts(run_id).await?;
+    *run_id = claimed.starts(&service.scope().run_id(run_id)).await?;
     let run_id = run_id.clone();
     if claimed.is_known() && service.in_store(&run_id).await?.is_some() {
         claimed.keep(&run_id);
@@ -206,7 +209,7 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
         let report = service.archive().report(id).await?;
         json_response(service, &report.ok_or_else(|| unknown(id))?.json)?
     } else {
-        Json(summary(stored)).into_response()
+        Json(service.runs().shown(summary(stored))).into_response()
     };
     Ok((StatusCode::CREATED, location, answer).into_response())
 }
@@ -221,6 +224,7 @@ impl From<StartRun> for Start {
             metadata: body.metadata,
             session: body.session,
             keep_on_failure: body.keep_on_failure,
+            client_tools: body.client_tools,
             memory: None,
         }
     }
@@ -284,7 +288,7 @@ pub(crate) struct ReportParameters {
     )
 )]
 pub(crate) async fn report(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<ReportParameters>,
 ) -> Result<Response, Problem> {
@@ -342,7 +346,7 @@ pub(crate) struct EventParameters {
     )
 )]
 pub(crate) async fn events(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<EventParameters>,
     headers: HeaderMap,

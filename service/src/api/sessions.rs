@@ -1,15 +1,12 @@
 //! Sessions: the state that their runs have saved.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::query::{Parameters, Path, page_limit};
+use super::query::{Parameters, Path, Scoped, page_limit};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
-use crate::state::Service;
-use pirn_actors::engine::check_name;
 
 /// Default number of sessions per page.
 const PAGE: usize = 100;
@@ -55,18 +52,12 @@ pub(crate) struct SessionList {
     responses((status = 200, description = "Sessions", body = SessionList))
 )]
 pub(crate) async fn list(
-    State(service): State<Service>,
+    Scoped(service): Scoped,
     Parameters(parameters): Parameters<SessionParameters>,
 ) -> Result<Json<SessionList>, Problem> {
     let limit = page_limit(parameters.limit, PAGE)?;
-    let mut sessions = match service.engine().store() {
-        // One more than the page: its presence shows that another page follows.
-        Some(store) => store
-            .sessions(parameters.after, limit + 1)
-            .await
-            .map_err(|error| store_failed(&error))?,
-        None => Vec::new(),
-    };
+    // One more than the page: its presence shows that another page follows.
+    let mut sessions = service.sessions(parameters.after, limit + 1).await?;
     let has_more = sessions.len() > limit;
     sessions.truncate(limit);
     let next = sessions.last().filter(|_| has_more).map(|session| session.id.clone());
@@ -82,10 +73,6 @@ pub(crate) async fn list(
     }))
 }
 
-fn store_failed(error: &impl std::fmt::Display) -> Problem {
-    Problem::new(ProblemCode::StoreFailed, error.to_string())
-}
-
 /// Returns the state of a session, including its conversation as `pirn run --conversation` reads it.
 #[utoipa::path(
     get, operation_id = "getSession", path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
@@ -94,16 +81,11 @@ fn store_failed(error: &impl std::fmt::Display) -> Problem {
         (status = 404, description = "There is no such session", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn show(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let unknown = || {
         let detail = format!("there is no session {id}");
         Problem::new(ProblemCode::UnknownSession, detail)
     };
-    check_name("session", &id).map_err(|_| unknown())?;
-    let state = service.engine().session(&id).await;
-    let state = state.map_err(|error| store_failed(&error))?;
-    if state.version == 0 {
-        return Err(unknown());
-    }
+    let state = service.session(&id).await?.ok_or_else(unknown)?;
     Ok(Json(state.shown(&id)))
 }

@@ -1,14 +1,11 @@
 //! The stream of the changes of all runs.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
-use super::query::last_event_id;
+use super::query::{Scoped, last_event_id};
 use crate::http::problem::{Problem, ProblemCode};
 use crate::memory::MemoryReservation;
 use crate::runs::changes::Change;
@@ -31,7 +28,7 @@ const PAGE: usize = 64;
         (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn stream(State(service): State<Service>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn stream(Scoped(service): Scoped, headers: HeaderMap) -> Result<Response, Problem> {
     let permit = service.streams().enter()?;
     let changes = service.runs().changes();
     // The id of a change is the epoch of its process and its number, in the format of an event's position.
@@ -67,19 +64,19 @@ impl sse::Pages for ChangeReader {
         loop {
             // Read before the changes: a change that happens in between is reported again, and not lost.
             let is_last = *self.changed.borrow_and_update();
-            let page = self.service.runs().changes().after(self.read_to, PAGE);
+            let (page, last) = self.service.runs().changes_after(self.read_to, PAGE);
             let mut text = String::new();
             if std::mem::take(&mut self.resets) {
                 text.push_str("event: reset\ndata: {}\n\n");
             }
-            if let Some(last) = page.last() {
-                self.read_to = last.number;
+            if let Some(last) = last {
+                self.read_to = last;
                 text.extend(page.iter().filter_map(|change| self.frame(change)));
             }
             if !text.is_empty() {
                 return self.reserved(&text).await.map(Some);
             }
-            if !page.is_empty() {
+            if last.is_some() {
                 continue;
             }
             if is_last {
@@ -102,9 +99,10 @@ impl ChangeReader {
     /// Returns the event of a change; `None` if its run was forgotten in between.
     fn frame(&self, change: &Change) -> Option<String> {
         let summary = match &change.left {
-            Some(left) => Arc::clone(left),
-            None => Arc::new(self.service.runs().find(&change.run_id)?.summary()),
+            Some(left) => (**left).clone(),
+            None => self.service.runs().find(&change.run_id)?.summary(),
         };
+        let summary = self.service.runs().shown(summary);
         let json = serde_json::to_string(&summary).ok()?;
         let (epoch, number) = (self.service.runs().changes().epoch(), change.number);
         Some(format!("id: {epoch}.{number}\nevent: run\ndata: {json}\n\n"))

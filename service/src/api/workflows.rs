@@ -1,19 +1,17 @@
 //! The workflows that can be started.
 
-use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::query::Path;
+use super::query::{Path, Scoped};
 use crate::http::json::Json;
 use crate::http::problem::Problem;
-use crate::state::Service;
 
 /// Lists the workflows that can be started.
 #[utoipa::path(
     get, operation_id = "listWorkflows", path = "/v1/workflows", tag = "workflows",
     responses((status = 200, description = "`{workflows: [{id, name?, version?, description?, inputSchema?, nodes}]}`", body = Object))
 )]
-pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
+pub(crate) async fn list(Scoped(service): Scoped) -> Json<Value> {
     let catalogue = service.catalogue();
     let workflows: Vec<_> = catalogue.offers().map(|published| &published.info).collect();
     Json(json!({ "workflows": workflows }))
@@ -23,10 +21,15 @@ pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
 #[utoipa::path(
     get, operation_id = "getWorkflow", path = "/v1/workflows/{id}", tag = "workflows", params(("id" = String, Path, description = "The workflow")),
     responses(
-        (status = 200, description = "`{id, name?, version?, description?, inputSchema?, nodes: [{nodeId, type}]}`", body = Object),
+        (status = 200, description = "`{id, name?, version?, description?, inputSchema?, nodes: [{nodeId, type}], warnings?: [{code, message, pointer, line?, column?, file?, help?}]}`", body = Object),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
-    Ok(Json(json!(service.catalogue().find(&id)?.info)))
+pub(crate) async fn show(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let published = service.catalogue().find(&id)?;
+    let mut shown = json!(published.info);
+    if !published.warnings.is_empty() {
+        shown["warnings"] = json!(published.warnings);
+    }
+    Ok(Json(shown))
 }

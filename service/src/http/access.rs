@@ -5,11 +5,19 @@
 //! hosts, and a request with an `Origin` must come from that host or from an allowed origin.
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use subtle::{Choice, ConstantTimeEq};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use crate::http::caller::{Caller, Grant};
+#[cfg(feature = "jwt")]
+use crate::http::jwt::JwtVerifier;
 use crate::http::problem::{Problem, ProblemCode};
+
+/// True for a method that changes nothing.
+pub(crate) fn only_reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
 
 /// Names of the loopback interface.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -17,8 +25,13 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Access rules of a service.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Bearer tokens; any one of them gives access. If empty, no token is needed.
+    /// Bearer tokens with every right. If there are no tokens of any kind, none is needed.
     pub tokens: Vec<String>,
+    /// Bearer tokens with separate rights.
+    pub grants: Vec<Grant>,
+    /// Identity provider of additional accepted tokens.
+    #[cfg(feature = "jwt")]
+    pub jwt: Option<JwtVerifier>,
     /// Host names and addresses that requests may use, without a port. `None` allows any host, for a service behind a proxy that
     /// checks hosts.
     pub hosts: Option<Vec<String>>,
@@ -31,6 +44,9 @@ impl Default for Access {
     fn default() -> Self {
         Self {
             tokens: Vec::new(),
+            grants: Vec::new(),
+            #[cfg(feature = "jwt")]
+            jwt: None,
             hosts: Some(LOOPBACK.map(str::to_owned).to_vec()),
             origins: Vec::new(),
         }
@@ -112,14 +128,35 @@ impl Access {
         Ok(())
     }
 
-    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    /// Returns the sender of a request that comes from an allowed page and has an accepted token.
+    pub(crate) async fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
         self.check_source(headers, uri)?;
-        if self.tokens.is_empty() || self.has_token(headers) {
-            Ok(())
-        } else {
-            let detail = "send a token of the service: Authorization: Bearer TOKEN";
-            Err(Problem::new(ProblemCode::Unauthorized, detail))
+        if !self.needs_token() {
+            return Ok(Caller::anyone());
         }
+        let token = bearer(headers).ok_or_else(|| {
+            let detail = "send a token of the service: Authorization: Bearer TOKEN";
+            Problem::new(ProblemCode::Unauthorized, detail)
+        })?;
+        if let Some(caller) = self.holder(token) {
+            return Ok(caller);
+        }
+        #[cfg(feature = "jwt")]
+        if let Some(verifier) = &self.jwt {
+            let token = std::str::from_utf8(token).unwrap_or_default();
+            return verifier.verify(token).await;
+        }
+        let detail = "the token is not one of the service's";
+        Err(Problem::new(ProblemCode::Unauthorized, detail))
+    }
+
+    /// True if a request must have a token.
+    pub(crate) fn needs_token(&self) -> bool {
+        #[cfg(feature = "jwt")]
+        if self.jwt.is_some() {
+            return true;
+        }
+        !self.tokens.is_empty() || !self.grants.is_empty()
     }
 
     /// Checks the requested host and the origin only, for files that need no token.
@@ -150,20 +187,22 @@ impl Access {
         is_same || self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin))
     }
 
-    fn has_token(&self, headers: &HeaderMap) -> bool {
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next().map(HeaderValue::as_bytes), values.next()) else {
-            return false;
-        };
-        let Some((scheme, token)) = value.split_at_checked("Bearer ".len()) else {
-            return false;
-        };
+    /// Returns the holder of a static token.
+    fn holder(&self, token: &[u8]) -> Option<Caller> {
         // Compare with every token, without an early exit: the response time must not reveal which token matches.
-        let found = self
+        let is_plain = self
             .tokens
             .iter()
             .fold(Choice::from(0), |found, own| found | own.as_bytes().ct_eq(token));
-        scheme.eq_ignore_ascii_case(b"Bearer ") && found.into()
+        let granted = self.grants.iter().fold(None, |found, own| {
+            let is_own = bool::from(own.token.as_bytes().ct_eq(token));
+            if is_own { Some(own) } else { found }
+        });
+        let all = bool::from(is_plain).then(|| Caller {
+            name: "token".into(),
+            ..Caller::anyone()
+        });
+        granted.map(Caller::from).or(all)
     }
 
     /// Returns the CORS layer, which allows pages of the configured origins to read answers.
@@ -177,6 +216,16 @@ impl Access {
             .allow_headers(AllowHeaders::mirror_request())
             .expose_headers([axum::http::header::LOCATION, axum::http::header::RETRY_AFTER])
     }
+}
+
+/// Returns the bearer token of a request with exactly one `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next().map(HeaderValue::as_bytes), values.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
 /// Returns the requested host with its port, as the client wrote it.
@@ -208,7 +257,8 @@ mod tests {
             map.append(*name, value.parse().expect("a header"));
         }
         let path = Uri::from_static("/v1/runs");
-        access.check(&map, &path).map_err(|problem| problem.code())
+        let checked = futures::executor::block_on(access.check(&map, &path));
+        checked.map(drop).map_err(|problem| problem.code())
     }
 
     #[test]

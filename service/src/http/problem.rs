@@ -44,6 +44,8 @@ problem_codes! {
     InvalidRequest = "INVALID_REQUEST", BAD_REQUEST, "The request is invalid";
     /// The request has no token, or a token that is not one of the service's.
     Unauthorized = "UNAUTHORIZED", UNAUTHORIZED, "A token is needed";
+    /// The caller lacks a role, or its token names no tenant.
+    Forbidden = "FORBIDDEN", FORBIDDEN, "The caller may not do this";
     /// The page that sent the request has an origin that is not allowed.
     WrongOrigin = "WRONG_ORIGIN", FORBIDDEN, "The origin is not allowed";
     /// The Studio may only read, and its request would change something.
@@ -67,11 +69,13 @@ problem_codes! {
     /// The run cannot be resumed from its stored state.
     NotResumed = "NOT_RESUMED", CONFLICT, "The run cannot be resumed";
     /// The run is in the store, and this service does not execute it.
-    NotCarried = "NOT_CARRIED", CONFLICT, "The service does not execute the run";
+    NotCarried = "NOT_CARRIED", CONFLICT, "No process executes the run";
     /// The queue of the session is full, or an earlier run of the session has no owner.
     SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
     /// The store cannot be read or written.
     StoreFailed = "STORE_FAILED", INTERNAL_SERVER_ERROR, "The store failed";
+    /// The store does not answer a probe.
+    StoreUnreachable = "STORE_UNREACHABLE", SERVICE_UNAVAILABLE, "The store does not answer";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered or withdrawn, or has never existed.
@@ -116,8 +120,14 @@ problem_codes! {
     TooManyBytes = "TOO_MANY_BYTES", TOO_MANY_REQUESTS, "Too much memory is in use";
     /// Too many messages of people wait in the run.
     TooManyMessages = "TOO_MANY_MESSAGES", TOO_MANY_REQUESTS, "Too many messages wait";
+    /// A limit of the caller's tenant is reached.
+    TenantLimit = "TENANT_LIMIT", TOO_MANY_REQUESTS, "The tenant's limit is reached";
     /// The service's maximum number of MCP sessions is reached.
     TooManySessions = "TOO_MANY_SESSIONS", SERVICE_UNAVAILABLE, "Too many MCP sessions are open";
+    /// The keys of the identity provider cannot be read.
+    KeysUnavailable = "KEYS_UNAVAILABLE", SERVICE_UNAVAILABLE, "The token cannot be checked";
+    /// The store or the engine does not answer.
+    NotReady = "NOT_READY", SERVICE_UNAVAILABLE, "The service is not ready";
     /// The service is being shut down.
     Draining = "DRAINING", SERVICE_UNAVAILABLE, "The service is shutting down";
 }
@@ -235,6 +245,7 @@ pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
         ResumeError::Store(StoreError::NoSuchRun { run }) => return unknown(run),
         ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
         ResumeError::Store(_) => ProblemCode::StoreFailed,
+        ResumeError::NotExecuted { .. } => ProblemCode::NotCarried,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
         ResumeError::NoSuchRequest { .. } => ProblemCode::UnknownRequest,
         ResumeError::Refused(error) => return start_problem(error),
@@ -279,6 +290,7 @@ pub(crate) fn start_problem(error: &RunError) -> Problem {
         RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),
         RunErrorCode::Cancelled => draining(),
         RunErrorCode::RunIdTaken => Problem::new(ProblemCode::RunIdTaken, error.message.clone()).at("/runId"),
+        RunErrorCode::InvalidInput => Problem::new(ProblemCode::InvalidInput, error.message.clone()),
         _other => Problem::new(ProblemCode::Internal, error.to_string()),
     }
 }

@@ -1,17 +1,20 @@
 //! Limits for MCP clients: on bodies, and on sessions.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use serde::de::IgnoredAny;
 
-use crate::body::received;
+use crate::body::{parse, received};
 use crate::http::problem::{Problem, ProblemCode};
+use crate::http::tenant::Tenant;
 use crate::memory::MemoryReservation;
 use crate::state::Service;
 
@@ -32,9 +35,38 @@ impl InputMemory {
 pub(crate) struct Sessions {
     pub(crate) service: Service,
     pub(crate) manager: Arc<LocalSessionManager>,
+    owners: Arc<Mutex<HashMap<String, Option<Tenant>>>>,
 }
 
 impl Sessions {
+    pub(crate) fn new(service: Service) -> Self {
+        Self {
+            service,
+            manager: Arc::default(),
+            owners: Arc::default(),
+        }
+    }
+
+    /// True if the request names no session, or one of its sender's tenant.
+    fn are_own(&self, request: &Request) -> bool {
+        let Some(id) = request.headers().get(SESSION).and_then(|id| id.to_str().ok()) else {
+            return true;
+        };
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        // An unknown session has ended: the MCP server answers that.
+        owners.get(id).is_none_or(|owner| *owner == tenant(request))
+    }
+
+    /// Records the tenant of a new session, and forgets those that have ended.
+    async fn own(&self, id: String, tenant: Option<Tenant>) {
+        let sessions = self.manager.sessions.read().await;
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.len() > 2 * self.service.limits().mcp_sessions {
+            owners.retain(|id, _| sessions.contains_key(&**id));
+        }
+        owners.insert(id, tenant);
+    }
+
     async fn are_too_many(&self, at_most: usize) -> bool {
         self.manager.sessions.read().await.len() > at_most
     }
@@ -48,9 +80,14 @@ impl Sessions {
 
 /// Answers a request within the limits.
 pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, next: Next) -> Response {
+    if !sessions.are_own(&request) {
+        // As for a session that has ended: its existence is not revealed.
+        return StatusCode::NOT_FOUND.into_response();
+    }
     if request.method() != Method::POST {
         return next.run(request).await;
     }
+    let tenant = tenant(&request);
     let limit = sessions.service.limits().mcp_sessions;
     let has_session = request.headers().contains_key(SESSION);
     // Check before the body is read: a request that is refused here costs no memory.
@@ -62,19 +99,29 @@ pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, 
         Ok(received) => received,
         Err(problem) => return problem.into_response(),
     };
+    // The MCP library parses the body again, and would take the last of two equal keys or round a large integer silently.
+    if let Err(problem) = parse::<IgnoredAny>(&bytes) {
+        return problem.into_response();
+    }
     let memory = InputMemory(Arc::new(Mutex::new(Some(memory))));
     parts.extensions.insert(memory.clone());
     let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
     // Check the limit again: several clients may have opened a session concurrently.
-    if let Some(id) = new_session(has_session, response.headers())
-        && sessions.are_too_many(limit).await
-    {
+    if let Some(id) = new_session(has_session, response.headers()) {
+        if !sessions.are_too_many(limit).await {
+            sessions.own(id, tenant).await;
+            return response;
+        }
         if let Err(error) = sessions.manager.close_session(&id.into()).await {
             tracing::debug!(%error, "the MCP session was closed before");
         }
         return sessions.full().into_response();
     }
     response
+}
+
+fn tenant(request: &Request) -> Option<Tenant> {
+    request.extensions().get::<Service>()?.scope().0.clone()
 }
 
 fn new_session(had_one: bool, headers: &HeaderMap) -> Option<String> {

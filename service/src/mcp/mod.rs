@@ -23,12 +23,13 @@ use rmcp::model::{
     ServerConfig, Tool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, ServiceExt};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Catalogue, PublishedWorkflow};
 use crate::feed::{Feed, FeedItem};
+use crate::http::caller::Role;
+use crate::http::problem::Problem;
 use crate::mcp::limits::{InputMemory, Sessions, bounded};
 use crate::memory::MemoryReservation;
 use crate::runs::Run;
@@ -66,10 +67,7 @@ pub(crate) fn route(service: &Service) -> Router<Service> {
         .disable_allowed_hosts()
         .with_sse_keep_alive(Some(service.limits().keep_alive))
         .with_max_request_body_bytes(service.limits().body_bytes);
-    let sessions = Sessions {
-        service: service.clone(),
-        manager: Arc::new(LocalSessionManager::default()),
-    };
+    let sessions = Sessions::new(service.clone());
     let answers = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions.manager), config);
     Router::new()
         .route_service("/mcp", answers)
@@ -119,7 +117,8 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let catalogue = self.service.catalogue();
+        let service = &self.of_caller(&context)?;
+        let catalogue = service.catalogue();
         let tools = tools(&catalogue);
         let Some(published) = tools.get(&*request.name) else {
             return Err(ErrorData::invalid_params(
@@ -129,8 +128,11 @@ impl ServerHandler for McpServer {
         };
         let (run, after) = if let Some(state) = request.request_state.as_deref() {
             // The client repeats the arguments. Ignore them: the run has its input.
-            self.answered(published, state, request.input_responses.unwrap_or_default())
-                .await?
+            service
+                .caller()
+                .check(Role::Answer)
+                .map_err(|problem| denied(&problem))?;
+            answered(service, published, state, request.input_responses.unwrap_or_default()).await?
         } else {
             let start = Start {
                 workflow: published.info.id.clone(),
@@ -138,19 +140,23 @@ impl ServerHandler for McpServer {
                 memory: memory(&context),
                 ..Start::default()
             };
-            match self.service.start_local(start).await {
+            match service.start_local(start).await {
                 Ok(run) => (run, Position::START),
                 // A tool error, not a protocol error: the calling model can correct its arguments.
                 Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
             }
         };
-        let asks = Asks::of(&context);
+        let asks = match service.caller().check(Role::Answer) {
+            Ok(()) => Asks::of(&context),
+            // The caller may not answer: the questions wait for another person.
+            Err(_) => Asks::Nobody,
+        };
         let progress = context
             .meta
             .get_progress_token()
             .map(|token| (token, context.peer.clone()));
         tokio::select! {
-            waits = self.follow(&run, after, progress, &asks) => {
+            waits = follow(service, &run, after, progress, &asks) => {
                 if let Some((questions, after)) = waits {
                     return Ok(input_required(&run, &questions, after).into());
                 }
@@ -168,106 +174,119 @@ fn memory(context: &RequestContext<RoleServer>) -> Option<MemoryReservation> {
 }
 
 impl McpServer {
-    /// Sends progress for every node that ends and forwards the run's questions, until the run has ended. Returns the open
-    /// questions if the client answers them with another call.
-    async fn follow(
-        &self,
-        run: &Arc<Run>,
-        after: Position,
-        progress: Option<(ProgressToken, Peer<RoleServer>)>,
-        asks: &Asks,
-    ) -> Option<(Vec<Interaction>, Position)> {
-        // No stream slot is free: send no progress and no questions, and wait for the result only.
-        let Ok(mut feed) = Feed::open(&self.service, run, after) else {
-            run.handle.outcome().await;
-            return None;
+    /// Returns the service for the sender of a call. Over stdio, the client is the program that has started this one.
+    fn of_caller(&self, context: &RequestContext<RoleServer>) -> Result<Service, ErrorData> {
+        let Some(parts) = context.extensions.get::<Parts>() else {
+            return Ok(self.service.clone());
         };
-        let main_thread = run.main_thread();
-        let (mut ended, mut has_asked) = (0_u32, after > Position::START);
-        let mut asked = BTreeSet::new();
-        let mut elicitations = FuturesUnordered::new();
-        loop {
-            let next = tokio::select! {
-                next = feed.next() => next,
-                Some(()) = elicitations.next() => continue,
-            };
-            for item in next {
-                let event = match item {
-                    FeedItem::Event(recorded) => recorded,
-                    FeedItem::End => return None,
-                    // A question may be among the missed events.
-                    FeedItem::Missed { .. } => {
-                        has_asked = true;
-                        continue;
-                    }
-                    FeedItem::Idle => continue,
-                };
-                match event.event_type() {
-                    EventType::NodeCompleted => {}
-                    EventType::InteractionRequested => {
-                        has_asked = true;
-                        continue;
-                    }
-                    EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
-                        if event.read().is_some_and(|read| *read.event.thread_id == *main_thread) {
-                            // Return at the main thread's end: detached threads may still run, and the result does not depend on
-                            // them.
-                            return None;
-                        }
-                        continue;
-                    }
-                    _other => continue,
-                }
-                ended += 1;
-                if let Some((token, peer)) = &progress
-                    && let Some(read) = event.read()
-                {
-                    tell(peer, token, ended, &read.event).await;
-                }
-            }
-            if std::mem::take(&mut has_asked) {
-                let open = run.handle.interactions().await;
-                match asks {
-                    Asks::Nobody => {}
-                    Asks::ByResult if open.is_empty() => {}
-                    Asks::ByResult => return Some((open, feed.read_to())),
-                    Asks::ByRequest(peer) => {
-                        let new = open.into_iter().filter(|question| asked.insert(question.id.clone()));
-                        elicitations.extend(new.map(|question| elicit(Arc::clone(run), peer.clone(), question)));
-                    }
-                }
-            }
-        }
+        let checked = parts.extensions.get::<Service>().cloned();
+        checked.ok_or_else(|| ErrorData::internal_error("the request was not checked", None))
     }
+}
 
-    /// Applies a client's answers, and returns their run and the position of the last event that the client received.
-    async fn answered(
-        &self,
-        published: &PublishedWorkflow,
-        state: &str,
-        responses: InputResponses,
-    ) -> Result<(Arc<Run>, Position), ErrorData> {
-        let unknown = || ErrorData::invalid_params("the request's state was not issued by this server", None);
-        let id = InterruptId::read(state).ok_or_else(unknown)?;
-        let run = self.service.runs().find(id.interaction);
-        let run = run
-            .filter(|run| run.info.workflow_id == published.info.id)
-            .ok_or_else(unknown)?;
-        let open = run.handle.interactions().await;
-        for (id, sent) in responses {
-            let sent: ElicitResult = serde_json::from_value(sent)
-                .map_err(|error| ErrorData::invalid_params(format!("{id}: {error}"), None))?;
-            // A question that is not open was answered through another interface, or earlier.
-            let Some(question) = open.iter().find(|question| question.id == id) else {
-                continue;
+fn denied(problem: &Problem) -> ErrorData {
+    ErrorData::invalid_request(problem.detail().to_owned(), None)
+}
+
+/// Sends progress for every node that ends and forwards the run's questions, until the run has ended. Returns the open
+/// questions if the client answers them with another call.
+async fn follow(
+    service: &Service,
+    run: &Arc<Run>,
+    after: Position,
+    progress: Option<(ProgressToken, Peer<RoleServer>)>,
+    asks: &Asks,
+) -> Option<(Vec<Interaction>, Position)> {
+    // No stream slot is free: send no progress and no questions, and wait for the result only.
+    let Ok(mut feed) = Feed::open(service, run, after) else {
+        run.handle.outcome().await;
+        return None;
+    };
+    let main_thread = run.main_thread();
+    let (mut ended, mut has_asked) = (0_u32, after > Position::START);
+    let mut asked = BTreeSet::new();
+    let mut elicitations = FuturesUnordered::new();
+    loop {
+        let next = tokio::select! {
+            next = feed.next() => next,
+            Some(()) = elicitations.next() => continue,
+        };
+        for item in next {
+            let event = match item {
+                FeedItem::Event(recorded) => recorded,
+                FeedItem::End => return None,
+                // A question may be among the missed events.
+                FeedItem::Missed { .. } => {
+                    has_asked = true;
+                    continue;
+                }
+                FeedItem::Idle => continue,
             };
-            // On an invalid answer the question stays open: the next result contains it again.
-            answer(&run, question, sent)
-                .await
-                .unwrap_or_else(|why| tracing::debug!(id, why, "not an answer"));
+            match event.event_type() {
+                EventType::NodeCompleted => {}
+                EventType::InteractionRequested => {
+                    has_asked = true;
+                    continue;
+                }
+                EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
+                    if event.read().is_some_and(|read| *read.event.thread_id == *main_thread) {
+                        // Return at the main thread's end: detached threads may still run, and the result does not depend on
+                        // them.
+                        return None;
+                    }
+                    continue;
+                }
+                _other => continue,
+            }
+            ended += 1;
+            if let Some((token, peer)) = &progress
+                && let Some(read) = event.read()
+            {
+                tell(peer, token, ended, &read.event).await;
+            }
         }
-        Ok((run, id.after))
+        if std::mem::take(&mut has_asked) {
+            let open = run.handle.interactions().await;
+            match asks {
+                Asks::Nobody => {}
+                Asks::ByResult if open.is_empty() => {}
+                Asks::ByResult => return Some((open, feed.read_to())),
+                Asks::ByRequest(peer) => {
+                    let new = open.into_iter().filter(|question| asked.insert(question.id.clone()));
+                    elicitations.extend(new.map(|question| elicit(Arc::clone(run), peer.clone(), question)));
+                }
+            }
+        }
     }
+}
+
+/// Applies a client's answers, and returns their run and the position of the last event that the client received.
+async fn answered(
+    service: &Service,
+    published: &PublishedWorkflow,
+    state: &str,
+    responses: InputResponses,
+) -> Result<(Arc<Run>, Position), ErrorData> {
+    let unknown = || ErrorData::invalid_params("the request's state was not issued by this server", None);
+    let id = InterruptId::read(state).ok_or_else(unknown)?;
+    let run = service.runs().find(id.interaction);
+    let run = run
+        .filter(|run| run.info.workflow_id == published.info.id)
+        .ok_or_else(unknown)?;
+    let open = run.handle.interactions().await;
+    for (id, sent) in responses {
+        let sent: ElicitResult =
+            serde_json::from_value(sent).map_err(|error| ErrorData::invalid_params(format!("{id}: {error}"), None))?;
+        // A question that is not open was answered through another interface, or earlier.
+        let Some(question) = open.iter().find(|question| question.id == id) else {
+            continue;
+        };
+        // On an invalid answer the question stays open: the next result contains it again.
+        answer(&run, question, sent)
+            .await
+            .unwrap_or_else(|why| tracing::debug!(id, why, "not an answer"));
+    }
+    Ok((run, id.after))
 }
 
 /// The way to put a question to the client.
@@ -474,7 +493,7 @@ mod tests {
         };
         let bundle = json!({ "workflows": ids.iter().map(workflow).collect::<Vec<_>>() });
         let engine = Engine::builder().workflows(bundle.to_string()).build().expect("valid");
-        let catalogue = Catalogue::of(&engine, |_| true);
+        let catalogue = Catalogue::of(&engine, |_| Some(&[]));
         let tools = tools(&catalogue);
         let called: BTreeSet<&str> = tools.values().map(|published| published.info.id.as_str()).collect();
         assert_eq!(called, ids.into_iter().collect());

@@ -61,6 +61,8 @@ metrics! {
     ToolCalls = Counter, "pirn.tool_calls", "{call}", "Tool calls ended, by tool and result";
     Compressions = Counter, "pirn.compressions", "{compression}", "Compressions, by result";
     TokensSaved = Counter, "pirn.compression.tokens_saved", "{token}", "Tokens that compressions saved";
+    CacheCollapses = Counter, "pirn.cache.collapses", "{request}", "Requests that read less than half of the expected tokens from the provider's cache, by reason";
+    CacheTokensLost = Counter, "pirn.cache.tokens_lost", "{token}", "Tokens that these requests did not read from the cache, by reason";
     Tokens = Counter, "pirn.tokens", "{token}", "Tokens that providers reported, by workflow and kind";
     ModelTokens = Counter, "pirn.model.tokens", "{token}", "Tokens that providers reported, by profile and kind; the kinds add up";
     ModelCost = Counter, "pirn.model.cost", "{currency}", "Cost of what providers reported, by profile, in the currency of its prices";
@@ -72,6 +74,7 @@ metrics! {
     StoreBatch = Histogram(&BATCH_BOUNDS), "pirn.store.batch_size", "{commit}", "Commits made durable by one sync of the store";
     OpenStreams = Gauge, "pirn.streams.open", "{stream}", "Open event streams";
     Requests = Counter, "pirn.http.requests", "{request}", "HTTP requests answered, by method, route and status";
+    TenantRefusals = Counter, "pirn.tenant.refusals", "{run}", "Starts refused because of a limit of a tenant, by tenant and limit";
     Refusals = Counter, "pirn.http.refusals", "{request}", "HTTP requests refused, by code";
 }
 

@@ -41,6 +41,10 @@ impl Metrics {
         }
     }
 
+    pub(super) fn tenant_refused(&self, tenant: &str, limit: &'static str) {
+        self.count(MetricId::TenantRefusals, [("tenant", tenant), ("limit", limit)], 1);
+    }
+
     /// Returns a meter for one run.
     pub(super) fn of_run<'a>(&'a self, workflow: &'a str) -> RunMeter<'a> {
         RunMeter {
@@ -122,6 +126,15 @@ impl RunMeter<'_> {
                 let stats = event.raised.fields.get("result").and_then(|result| result.get("stats"));
                 if let Some(saved) = stats.and_then(|stats| stats["tokensSaved"].as_u64()) {
                     self.metrics.count(MetricId::TokensSaved, [], saved);
+                }
+            }
+            EventType::CacheCollapsed => {
+                let reason = field("reason");
+                self.metrics.count(MetricId::CacheCollapses, [("reason", reason)], 1);
+                let lost = event.raised.fields.get("lostTokens").and_then(Value::as_u64);
+                if let Some(lost) = lost {
+                    self.metrics
+                        .count(MetricId::CacheTokensLost, [("reason", reason)], lost);
                 }
             }
             EventType::TriggeredSubgraphCompleted | EventType::TriggeredSubgraphFailed => {

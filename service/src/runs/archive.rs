@@ -57,6 +57,8 @@ pub struct RunQuery {
     pub workflow: Option<String>,
     /// Restricts the list to runs of this session.
     pub session: Option<String>,
+    /// Prefix of the ids of the listed runs: that of a tenant.
+    pub id_prefix: Option<String>,
     /// Restricts the list to runs older than (`started_at`, `run_id`). Lists are ordered from the newest to the oldest.
     pub before: Option<(u64, String)>,
     /// Maximum number of runs.

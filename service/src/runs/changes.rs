@@ -100,7 +100,7 @@ impl Changes {
     }
 
     /// Returns the changes after a number, oldest first, at most `limit`.
-    pub(crate) fn after(&self, number: u64, limit: usize) -> Vec<Change> {
+    pub(in crate::runs) fn after(&self, number: u64, limit: usize) -> Vec<Change> {
         let state = self.state();
         let later = state.by_number.range(number.saturating_add(1)..);
         later.take(limit).map(|(_, change)| change.clone()).collect()

@@ -2,7 +2,7 @@
 //!
 //! A client reads a history in pages. The last used histories are cached within a memory budget, so that a page costs no replay.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +13,7 @@ use crate::http::problem::{Problem, ProblemCode, resume_problem, unknown};
 use crate::limits::Limits;
 use crate::memory::{Budget, MemoryReservation};
 use crate::runs::replays::Replays;
+use crate::runs::threads::written_by;
 use pirn::store::Run;
 use pirn::{Engine, RequestSummary, RunView, Step, ThreadSpan};
 
@@ -39,6 +40,8 @@ pub(crate) struct RunHistory {
     pub(crate) explanation: String,
     /// `{"workflows": [...]}`: the definitions of the threads' workflows.
     pub(crate) definition: Bytes,
+    /// The definitions of the workflows that were written during the run, by id.
+    pub(crate) written: BTreeMap<String, String>,
     /// Memory of the cached history. Released on drop, and never read otherwise.
     memory: Option<MemoryReservation>,
 }
@@ -48,6 +51,7 @@ impl RunHistory {
         let definition = json!({"workflows": view.workflow_definitions()});
         Self {
             definition: definition.to_string().into(),
+            written: view.events.iter().filter_map(|event| written_by(event)).collect(),
             explanation: view.explain(),
             run: view.run,
             steps: view.history,
@@ -64,7 +68,8 @@ impl RunHistory {
     fn bytes(&self) -> usize {
         // A model call has more fields than a step.
         let entries = self.steps.len() + self.threads.len() + 2 * self.requests.len();
-        self.definition.len() + self.explanation.len() + entries * (ENTRY + 3 * self.run.id.len())
+        let written: usize = self.written.iter().map(|(id, text)| id.len() + text.len()).sum();
+        self.definition.len() + written + self.explanation.len() + entries * (ENTRY + 3 * self.run.id.len())
     }
 }
 

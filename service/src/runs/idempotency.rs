@@ -5,13 +5,14 @@
 //! no run has that id. In a store that several processes share, the first process to settle a key decides the run's id, and the
 //! others start no run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 use crate::http::problem::{Problem, ProblemCode};
+use crate::http::tenant::Scope;
 use crate::runs::now;
 use pirn::store::{ContentHash, Store, StoreError};
 
@@ -104,11 +105,12 @@ impl IdempotencyKeys {
         }))
     }
 
-    pub(crate) async fn claim(&self, key: &str, fingerprint: ContentHash) -> Result<Claim, Problem> {
+    pub(crate) async fn claim(&self, scope: &Scope, key: &str, fingerprint: ContentHash) -> Result<Claim, Problem> {
         if key.is_empty() || key.len() > MAX_KEY {
             let detail = format!("Idempotency-Key must have 1 to {MAX_KEY} bytes");
             return Err(Problem::new(ProblemCode::InvalidRequest, detail));
         }
+        let key = &*scope.key(key);
         let read = self.0.read.get_or_try_init(|| self.read()).await;
         read.map_err(|error| store_problem(&error))?;
         let fingerprint = fingerprint.to_string();
@@ -177,6 +179,23 @@ impl IdempotencyKeys {
         // Ignore poisoning: every critical section preserves the invariants.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Releases the idempotency keys of these runs in a store that one process uses. No service may have the store open.
+///
+/// # Errors
+/// Fails if the store cannot be read or written.
+pub async fn forget_keys(store: &dyn Store, run_ids: &BTreeSet<String>) -> Result<(), StoreError> {
+    for place in 0.. {
+        let name = name(place);
+        let Some(text) = store.meta(&name).await? else { break };
+        let kept: Option<StoredKey> = serde_json::from_str(&text).unwrap_or_default();
+        if kept.is_some_and(|kept| run_ids.contains(&kept.run_id)) {
+            // As `refused`: the slot stays, because the slots after it are read too.
+            store.set_meta(&name, Some("null".to_owned())).await?;
+        }
+    }
+    Ok(())
 }
 
 impl KeyClaim {

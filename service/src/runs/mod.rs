@@ -1,7 +1,8 @@
 //! The runs in memory: unfinished ones, and the last that ended.
 //!
 //! The other files of this folder are the parts of a run (its events, progress, questions, handle), the runs that are not in
-//! memory (`archive`, `stored`, `histories`, `replays`) and the keys of requests that started runs (`idempotency`). They know no service:
+//! memory (`archive`, `stored`, `histories`, `replays`), views of both for a caller (`scoped`), and the keys of requests that started
+//! runs (`idempotency`). They know no service:
 //! whatever starts, steers or records runs is above this folder.
 
 pub(crate) mod archive;
@@ -17,7 +18,9 @@ pub(crate) mod pieces;
 pub(crate) mod position;
 pub(crate) mod progress;
 pub(crate) mod questions;
+pub(crate) mod quota;
 pub(crate) mod replays;
+pub(crate) mod scoped;
 pub(crate) mod stored;
 pub(crate) mod threads;
 
@@ -42,6 +45,7 @@ use crate::runs::handle::Handle;
 use crate::runs::json_text::{SHORT, json_of};
 use crate::runs::progress::Progress;
 use crate::runs::questions::Questions;
+use crate::runs::quota::CountedRun;
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// A run that was started or resumed by this service.
@@ -59,6 +63,8 @@ pub(crate) struct Run {
     pub(crate) streams: StreamGate,
     /// Memory reserved for its input, until the run ends.
     input: Mutex<Option<MemoryReservation>>,
+    /// Counts the run as one of its tenant's, until the run ends.
+    counted: Mutex<Option<CountedRun>>,
 }
 
 /// Immutable facts about a run.
@@ -90,12 +96,19 @@ impl Run {
             figures: FigureCounter::default(),
             streams: StreamGate::new(limits.streams_per_run),
             input: Mutex::default(),
+            counted: Mutex::default(),
         }
     }
 
     /// Adds the memory reservation of the run's input.
     pub(crate) fn holding(mut self, input: Option<MemoryReservation>) -> Self {
         self.input = Mutex::new(input);
+        self
+    }
+
+    /// Adds the count of the run among those of its tenant.
+    pub(crate) fn counted(mut self, counted: Option<CountedRun>) -> Self {
+        self.counted = Mutex::new(counted);
         self
     }
 
@@ -227,6 +240,7 @@ impl Run {
     pub(crate) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
         self.progress.forget();
         self.figures.end(&report);
+        drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
         let json = json_of(Arc::clone(&report)).await;
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if json.len() <= SHORT {
@@ -463,6 +477,20 @@ impl Runs {
         drop(forgotten);
     }
 
+    /// Removes a run that has ended, if it is in memory.
+    pub(crate) fn forget_ended(&self, id: &str) {
+        let mut state = self.state();
+        let Some(run) = state.by_id.get(id).filter(|run| run.has_ended()).cloned() else {
+            return;
+        };
+        state.by_id.remove(id);
+        state.by_place.remove(&(run.info.started_at, id.into()));
+        self.changes.forget(id);
+        drop(state);
+        // Dropping many events takes time, so it happens outside of the lock.
+        drop(run);
+    }
+
     /// Makes room for an event of this run if the events of all runs exceed their limit: drops those of ended runs first, then the
     /// oldest of this run.
     pub(crate) fn make_room(&self, run: &Run) {
@@ -481,10 +509,10 @@ impl Runs {
     }
 
     /// Returns up to `limit` runs with open questions, oldest first.
-    pub(crate) fn asking(&self, limit: usize) -> Vec<Arc<Run>> {
+    pub(crate) fn asking(&self, is_asked: impl Fn(&Run) -> bool, limit: usize) -> Vec<Arc<Run>> {
         let state = self.state();
         let runs = state.by_place.values();
-        runs.filter(|run| run.questions.count() > 0 && !run.has_ended())
+        runs.filter(|run| is_asked(run) && run.questions.count() > 0 && !run.has_ended())
             .take(limit)
             .cloned()
             .collect()
@@ -506,7 +534,11 @@ impl Runs {
             None => Box::new(state.by_place.values().rev()),
         };
         let is_asked = |run: &&Arc<Run>| {
-            query.workflow.as_ref().is_none_or(|id| *id == run.info.workflow_id)
+            query
+                .id_prefix
+                .as_ref()
+                .is_none_or(|prefix| run.id().starts_with(prefix))
+                && query.workflow.as_ref().is_none_or(|id| *id == run.info.workflow_id)
                 && (query.session.is_none() || query.session == run.info.session)
                 && query.status.as_ref().is_none_or(|status| status == run.status())
         };

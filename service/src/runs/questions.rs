@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pirn_definition::event_type::EventType;
 use pirn_events::event::Event;
 
+use crate::runs::position::Position;
+
 /// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AskedAt {
@@ -18,6 +20,8 @@ pub(crate) struct AskedAt {
 pub(crate) struct Questions {
     /// Open questions by id.
     open: Mutex<BTreeMap<String, AskedAt>>,
+    /// Position of the last event that a front end's stream sent before it ended with tool calls for the front end.
+    paused_at: Mutex<Option<Position>>,
 }
 
 impl Questions {
@@ -43,6 +47,16 @@ impl Questions {
     /// Returns the position and time of an open question; `None` if its event has not arrived.
     pub(crate) fn asked_at(&self, id: &str) -> Option<AskedAt> {
         self.state().get(id).copied()
+    }
+
+    /// Records that a front end's stream ended at this position with tool calls for the front end.
+    pub(crate) fn paused(&self, position: Position) {
+        *self.paused_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+    }
+
+    /// Returns the position at which the last such stream ended; `None` if no stream has ended so in this process.
+    pub(crate) fn paused_at(&self) -> Option<Position> {
+        *self.paused_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of open questions.

@@ -55,8 +55,6 @@ impl Replays {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::sync::Notify;
-
     use super::*;
 
     #[tokio::test]
@@ -68,7 +66,7 @@ mod tests {
         };
         let replays = Replays::new(&limits);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let open = Arc::new(Notify::new());
+        let open = Arc::new(Semaphore::new(0));
         let all: Vec<_> = (0..5)
             .map(|_| {
                 let (running, most, open) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&open));
@@ -76,7 +74,7 @@ mod tests {
                 tokio::spawn(async move {
                     let work = move || async move {
                         most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        open.notified().await;
+                        let _opened = open.acquire().await.expect("never closed");
                         running.fetch_sub(1, Ordering::SeqCst);
                     };
                     replays.run(work).await
@@ -91,8 +89,9 @@ mod tests {
         }
         let refused = replays.run(async || ()).await;
         assert_eq!(refused.map_err(|problem| problem.code()), Err("TOO_MANY_REPLAYS"));
+        // Enough permits for all of them, because blocking threads start in any order: one permit per awaited task could go to another.
+        open.add_permits(5);
         for one in all {
-            open.notify_one();
             one.await.expect("a task").expect("a replay");
         }
         assert_eq!(most.load(Ordering::SeqCst), 2);

@@ -315,6 +315,11 @@ impl StoredRuns {
         oldest.is_some()
     }
 
+    /// Evicts the parts of runs that were removed from the store.
+    pub(crate) fn forget_runs(&self, ids: &[String]) {
+        self.parts().retain(|part| !ids.contains(&part.run.id));
+    }
+
     fn full(&self) -> Problem {
         let detail = format!("the stored runs in memory use all of {} MiB", self.memory.limit() >> 20);
         Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1)
@@ -343,6 +348,7 @@ impl StoredRuns {
             status: query.status.clone(),
             session: query.session.clone(),
             workflow: query.workflow.clone(),
+            owner: query.id_prefix.as_deref().map(owner),
             youngest_first: true,
             ..RunFilter::default()
         };
@@ -379,11 +385,13 @@ impl StoredRuns {
     /// last run has more. Runs are replayed, so at most [`MAX_WAITING`] of them are read.
     pub(crate) async fn waiting(
         &self,
+        id_prefix: Option<&str>,
         is_asked: impl Fn(&str) -> bool,
         limit: usize,
     ) -> Result<Vec<(Run, Vec<AskedQuestion>)>, Problem> {
         let filter = RunFilter {
             status: Some(RunStatus::Waiting(WaitingFor::Interaction).as_str().to_owned()),
+            owner: id_prefix.map(owner),
             ..RunFilter::default()
         };
         let runs = self.store()?.runs(filter, None, PAGE).await;
@@ -406,6 +414,11 @@ impl StoredRuns {
         }
         Ok(found)
     }
+}
+
+/// Returns the owner of the runs with this prefix.
+fn owner(id_prefix: &str) -> String {
+    id_prefix.trim_end_matches(Run::OWNER_END).to_owned()
 }
 
 pub(crate) fn summary(run: Run) -> RunSummary {

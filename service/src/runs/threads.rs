@@ -1,6 +1,6 @@
 //! Threads of a run in memory, from the events that it retains. They have no steps: these follow from the journal of a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -32,16 +32,43 @@ struct Announced {
 /// Returns the threads of the log's run that are in its events, in the order of their first steps.
 pub(crate) fn of_log(log: &EventLog) -> Vec<ThreadSpan> {
     let mut threads = Threads::default();
+    read_each(log, is_relevant, |event| threads.observe(event));
+    threads.spans
+}
+
+/// Returns the ids of the workflows of the threads in the log's events, and the definitions of those that were written during the run,
+/// by id.
+pub(crate) fn workflows_in_log(log: &EventLog) -> (BTreeSet<Arc<str>>, BTreeMap<String, String>) {
+    let (mut ids, mut written) = (BTreeSet::new(), BTreeMap::new());
+    let is_start = |event_type| matches!(event_type, EventType::ThreadStarted | EventType::SubgraphStarted);
+    read_each(log, is_start, |event| {
+        if event.raised.event_type == EventType::ThreadStarted {
+            ids.insert(Arc::clone(&event.workflow_id));
+        }
+        written.extend(written_by(event));
+    });
+    (ids, written)
+}
+
+/// Returns the id and the definition of the workflow that an event started, if it was written during the run.
+pub(crate) fn written_by(event: &Event) -> Option<(String, String)> {
+    let fields = &event.raised.fields;
+    let definition = fields
+        .get("definition")
+        .filter(|_| event.raised.event_type == EventType::SubgraphStarted)?;
+    Some((fields.get("subgraphId")?.as_str()?.to_owned(), definition.to_string()))
+}
+
+/// Passes the events of some types that the log retains, in order.
+fn read_each(log: &EventLog, is_relevant: impl Fn(EventType) -> bool, mut observe: impl FnMut(&Event)) {
     let mut after = Position::START;
     loop {
         let page = log.after(after, PAGE, PAGE_BYTES);
-        let Some(last) = page.events.last() else {
-            return threads.spans;
-        };
+        let Some(last) = page.events.last() else { return };
         after = last.position();
         let relevant = page.events.iter().filter(|event| is_relevant(event.event_type()));
         for ReadEvent { event, .. } in relevant.filter_map(RecordedEvent::read) {
-            threads.observe(&event);
+            observe(&event);
         }
     }
 }

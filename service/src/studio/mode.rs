@@ -4,6 +4,7 @@ use axum::http::{HeaderMap, Method};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::http::access::only_reads;
 use crate::http::problem::{Problem, ProblemCode};
 
 /// Header of every request that the page sends.
@@ -34,7 +35,7 @@ impl StudioMode {
     /// Refuses a request of the page that this mode does not allow. A page that was loaded before a restart with another mode still
     /// shows its actions, so the service checks each request.
     pub(crate) fn check(self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-        let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let changes = !only_reads(method);
         if self == Self::Full || !changes || !headers.contains_key(FROM_PAGE) {
             return Ok(());
         }

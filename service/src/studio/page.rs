@@ -9,11 +9,20 @@ use axum::routing::get;
 use pirn::store::ContentHash;
 
 /// Paths that are answered without a token: the page must be able to ask for one.
-const OPEN: [&str; 5] = ["/", "/studio", "/studio/", "/studio/studio.js", "/studio/studio.css"];
+const OPEN: [&str; 6] = [
+    "/",
+    "/studio",
+    "/studio/",
+    "/studio/studio.js",
+    "/studio/more.js",
+    "/studio/studio.css",
+];
 
-pub(crate) const HTML: &str = include_str!("../../../studio/dist/index.html");
-pub(crate) const SCRIPT: &str = include_str!("../../../studio/dist/studio.js");
-pub(crate) const STYLE: &str = include_str!("../../../studio/dist/studio.css");
+pub(crate) const HTML: &str = include_str!("../../studio/index.html");
+pub(crate) const SCRIPT: &str = include_str!("../../studio/studio.js");
+/// Views and forms that the page loads when they are first needed. The file of an exported run has none of them.
+const MORE: &str = include_str!("../../studio/more.js");
+pub(crate) const STYLE: &str = include_str!("../../studio/studio.css");
 
 /// The page loads only its own files, and sends requests to this service only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -21,6 +30,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 static PAGE: LazyLock<Asset> = LazyLock::new(|| Asset::new("text/html; charset=utf-8", versioned(HTML)));
 static SCRIPT_FILE: LazyLock<Asset> = LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", SCRIPT.to_owned()));
+static MORE_FILE: LazyLock<Asset> = LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", MORE.to_owned()));
 static STYLE_FILE: LazyLock<Asset> = LazyLock::new(|| Asset::new("text/css; charset=utf-8", STYLE.to_owned()));
 
 /// A file with its version.
@@ -59,6 +69,10 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> axum::Router<S> {
         .route(
             "/studio/studio.js",
             get(async |uri, headers| SCRIPT_FILE.response(&uri, &headers)),
+        )
+        .route(
+            "/studio/more.js",
+            get(async |uri, headers| MORE_FILE.response(&uri, &headers)),
         )
         .route(
             "/studio/studio.css",
@@ -146,6 +160,12 @@ mod tests {
             assert_eq!(PAGE.text.matches(&named).count(), 1, "{name}");
             assert!(!PAGE.text.contains(&format!("{name}\"")), "{name}");
         }
+    }
+
+    #[test]
+    fn the_script_names_the_version_of_the_script_that_it_loads() {
+        let named = format!("more.js?v={}", version(MORE));
+        assert_eq!(SCRIPT.matches(&named).count(), 1);
     }
 
     #[test]

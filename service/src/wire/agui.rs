@@ -9,6 +9,7 @@
 //! | VARIABLE_CHANGED of the main thread or the run | STATE_DELTA |
 //! | CUSTOM; NOTIFICATION; USER_MESSAGE; `missed` | CUSTOM named by the event; `notification`; `userMessage`; `missed` |
 //! | questions that wait for people, when the run has no other event | RUN_FINISHED (interrupt) |
+//! | calls of the client's tools that wait for results, when the run has no other event | RUN_FINISHED (success) |
 //! | the run's end | RUN_FINISHED (success, cancelled) or RUN_ERROR |
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 use super::interrupts::interrupt;
-use super::messages::{MessageEvent, MessageTracker, output_text};
+use super::messages::{MessageEvent, MessageTracker, RunningCalls, output_text};
 use crate::feed::{Feed, FeedItem};
 use crate::runs::event_log::ReadEvent;
 use crate::sse::{EventEncoder, Frames, all, data};
@@ -37,6 +38,7 @@ pub(in super::super) struct AgUi {
     /// True if a question may be open that the client has not received.
     has_asked: bool,
     messages: MessageTracker,
+    calls: RunningCalls,
     /// Open steps by thread and node; their names are unique.
     steps: BTreeMap<(Arc<str>, String), String>,
 }
@@ -51,6 +53,7 @@ impl AgUi {
             has_begun: false,
             has_asked: resumed,
             messages: MessageTracker::default(),
+            calls: RunningCalls::default(),
             steps: BTreeMap::new(),
         }
     }
@@ -58,6 +61,7 @@ impl AgUi {
     /// Updates the state by an event that an earlier stream has sent.
     pub(in super::super) fn was_sent(&mut self, event: &Event) {
         self.messages.was_said(event);
+        self.calls.observe(event);
     }
 
     fn begin(&mut self, out: &mut Vec<Value>) {
@@ -72,6 +76,7 @@ impl AgUi {
     fn event(&mut self, read: &ReadEvent) -> Vec<Value> {
         let event = &read.event;
         let mut out = Vec::new();
+        self.calls.observe(event);
         self.begin(&mut out);
         out.extend(self.messages.observe(read).into_iter().map(message));
         let fields = &event.raised.fields;
@@ -102,6 +107,8 @@ impl AgUi {
                 out.push(json!({"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": arguments}));
                 out.push(json!({"type": "TOOL_CALL_END", "toolCallId": id}));
             }
+            // The client has the result already.
+            EventType::ToolCallCompleted | EventType::ToolCallFailed if fields.contains_key("client") => {}
             EventType::ToolCallCompleted | EventType::ToolCallFailed => out.push(json!({
                 "type": "TOOL_CALL_RESULT",
                 "messageId": format!("{}-r{}", event.run_id, event.sequence),
@@ -112,7 +119,7 @@ impl AgUi {
             EventType::VariableChanged => {
                 let is_main = *self.main_thread == *event.thread_id;
                 if is_main || text("scope") != "thread" {
-                    let path = format!("/{}", text("name").replace('~', "~0").replace('/', "~1"));
+                    let path = super::pointer_to(text("name"));
                     let delta = json!([{"op": "add", "path": path, "value": value("value")}]);
                     out.push(json!({"type": "STATE_DELTA", "delta": delta}));
                 }
@@ -159,12 +166,22 @@ impl AgUi {
         out
     }
 
-    /// Returns the events that end the stream while the run waits for these answers.
+    /// Returns the events that end the stream while the run waits for these answers. If it waits only for results of the client's
+    /// tools, the outcome is a success: the client executes the calls and sends the results in its next input.
     fn interrupted(&mut self, questions: &[Interaction], feed: &Feed) -> Vec<Value> {
         let mut out = self.close();
+        feed.run().questions.paused(feed.read_to());
+        let is_question = |asked: &&Interaction| asked.client_tool.is_none();
+        if !questions.iter().any(|asked| is_question(&asked)) {
+            out.push(json!({
+                "type": "RUN_FINISHED", "threadId": self.thread_id, "runId": self.run_id, "outcome": {"type": "success"},
+            }));
+            return out;
+        }
         let put_at = |asked: &Interaction| feed.run().questions.asked_at(&asked.id).map(|asked_at| asked_at.at);
         let interrupts = questions
             .iter()
+            .filter(is_question)
             .map(|asked| interrupt(asked, feed.read_to(), put_at(asked)));
         let interrupts: Vec<Value> = interrupts.collect();
         out.push(json!({
@@ -233,6 +250,12 @@ impl EventEncoder for AgUi {
             }
             let open = feed.run().handle.interactions().await;
             if open.is_empty() {
+                return false;
+            }
+            // A client executes its calls when the stream has ended. Until then it receives the calls, and the results of other calls.
+            let is_due = self.calls.wait_for(&open) && feed.has_read_calls(&open);
+            if open.iter().all(|asked| asked.client_tool.is_some()) && !is_due {
+                self.has_asked = true;
                 return false;
             }
             for event in self.interrupted(&open, feed) {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::runs::event_log::ReadEvent;
 use crate::runs::position::Position;
+use pirn::Interaction;
 
 /// An update of a message.
 #[derive(Debug, PartialEq)]
@@ -114,6 +115,35 @@ impl MessageTracker {
 
     fn end(&mut self, thread: &Arc<str>) -> Option<MessageEvent> {
         self.open.remove(thread).map(|id| MessageEvent::End { id })
+    }
+}
+
+/// The tool calls that have started and not ended.
+#[derive(Default)]
+pub(super) struct RunningCalls(BTreeSet<String>);
+
+impl RunningCalls {
+    pub(super) fn observe(&mut self, event: &Event) {
+        let id = || event.raised.fields.text("toolCallId").map(str::to_owned);
+        match event.raised.event_type {
+            EventType::ToolCallStarted => self.0.extend(id()),
+            EventType::ToolCallCompleted | EventType::ToolCallFailed => {
+                if let Some(id) = id() {
+                    self.0.remove(&id);
+                }
+            }
+            _other => {}
+        }
+    }
+
+    /// True if each of the calls waits for an answer to one of these questions: no result follows without an answer.
+    pub(super) fn wait_for(&self, open: &[Interaction]) -> bool {
+        let call_of = |asked: &Interaction| {
+            let consent = asked.tool.as_ref().map(|tool| tool.tool_call_id.clone());
+            consent.or_else(|| asked.client_tool.as_ref().map(|call| call.tool_call_id.clone()))
+        };
+        let asked: BTreeSet<String> = open.iter().filter_map(call_of).collect();
+        self.0.is_subset(&asked)
     }
 }
 

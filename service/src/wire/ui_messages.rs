@@ -4,16 +4,20 @@
 //! |---|---|
 //! | the first | `start`, `start-step` |
 //! | LLM_TOKEN, MESSAGE_ADDED of the assistant | `text-start`, `text-delta`, `text-end` |
-//! | TOOL_CALL_STARTED | `tool-input-available`, dynamic |
+//! | TOOL_CALL_STARTED | `tool-input-available`, dynamic unless the page executes the call |
 //! | TOOL_CALL_COMPLETED; TOOL_CALL_FAILED | `tool-output-available`; `tool-output-error` |
 //! | NODE_STARTED, NODE_COMPLETED, NODE_FAILED | `data-node`, transient |
 //! | CUSTOM, NOTIFICATION, USER_MESSAGE | `data-event`, transient |
+//! | calls of the page's tools that wait for results, when the run has no other event | `finish-step`, `finish`, `[DONE]` |
 //! | the run's end | `finish-step`, then `finish`, `abort` if it was cancelled, `error` if it failed; `[DONE]` |
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Event;
 use serde_json::{Value, json};
 
-use super::messages::{MessageEvent, MessageTracker, output_text};
+use super::messages::{MessageEvent, MessageTracker, RunningCalls, output_text};
 use crate::feed::{Feed, FeedItem};
 use crate::runs::event_log::ReadEvent;
 use crate::sse::{EventEncoder, Frames, all, data, frame};
@@ -23,10 +27,27 @@ use pirn::{RunReport, ThreadStatus};
 #[derive(Default)]
 pub(in super::super) struct UiMessages {
     has_begun: bool,
+    /// True if a tool call of the page may be open that the page has not executed.
+    has_asked: bool,
     messages: MessageTracker,
+    calls: RunningCalls,
 }
 
 impl UiMessages {
+    /// Starts a conversion at the end of an earlier stream that ended with tool calls for the page.
+    pub(in super::super) fn resumed() -> Self {
+        Self {
+            has_asked: true,
+            ..Self::default()
+        }
+    }
+
+    /// Updates the state by an event that an earlier stream has sent.
+    pub(in super::super) fn was_sent(&mut self, event: &Event) {
+        self.messages.was_said(event);
+        self.calls.observe(event);
+    }
+
     fn begin(&mut self, run_id: &str, out: &mut Vec<Value>) {
         if !self.has_begun {
             self.has_begun = true;
@@ -38,6 +59,7 @@ impl UiMessages {
     fn event(&mut self, read: &ReadEvent) -> Vec<Value> {
         let event = &read.event;
         let mut out = Vec::new();
+        self.calls.observe(event);
         self.begin(&event.run_id, &mut out);
         out.extend(self.messages.observe(read).into_iter().map(text_part));
         let fields = &event.raised.fields;
@@ -46,10 +68,19 @@ impl UiMessages {
             let node = json!({"nodeId": text("nodeId"), "threadId": event.thread_id, "status": status});
             json!({"type": "data-node", "data": node, "transient": true})
         };
+        let is_of_client = fields.contains_key("client");
         match event.raised.event_type {
             EventType::NodeStarted => out.push(node("RUNNING")),
             EventType::NodeCompleted => out.push(node("COMPLETED")),
             EventType::NodeFailed => out.push(node("FAILED")),
+            // A static tool without `providerExecuted`: the page's `onToolCall` executes the call.
+            EventType::ToolCallStarted if is_of_client => out.push(json!({
+                "type": "tool-input-available", "toolCallId": text("toolCallId"), "toolName": text("name"),
+                "input": fields.get("arguments"),
+            })),
+            // The page has the result already.
+            EventType::ToolCallCompleted | EventType::ToolCallFailed if is_of_client => {}
+            EventType::InteractionRequested => self.has_asked |= fields.contains_key("clientTool"),
             EventType::ToolCallStarted => out.push(json!({
                 "type": "tool-input-available", "toolCallId": text("toolCallId"), "toolName": text("name"),
                 "input": fields.get("arguments"), "dynamic": true, "providerExecuted": true,
@@ -67,6 +98,16 @@ impl UiMessages {
             }
             _other => {}
         }
+        out
+    }
+
+    /// Returns the chunks that end the stream while the run waits for results of the page's tools.
+    fn paused(&mut self, run_id: &str) -> Vec<Value> {
+        let mut out = Vec::new();
+        self.begin(run_id, &mut out);
+        out.extend(self.messages.end_all().into_iter().map(text_part));
+        out.push(json!({"type": "finish-step"}));
+        out.push(json!({"type": "finish"}));
         out
     }
 
@@ -121,6 +162,30 @@ impl EventEncoder for UiMessages {
                 frame(out, None, None, b"[DONE]");
             }
         }
+    }
+
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
+        async move {
+            if !std::mem::take(&mut self.has_asked) {
+                return false;
+            }
+            let open = feed.run().handle.interactions().await;
+            if open.iter().all(|asked| asked.client_tool.is_none()) {
+                return false;
+            }
+            // The page sends the results when the stream has ended. Until then it receives the calls, and the results of other calls.
+            if !self.calls.wait_for(&open) || !feed.has_read_calls(&open) {
+                self.has_asked = true;
+                return false;
+            }
+            feed.run().questions.paused(feed.read_to());
+            for chunk in &self.paused(feed.run().id()) {
+                data(out, chunk);
+            }
+            frame(out, None, None, b"[DONE]");
+            true
+        }
+        .boxed()
     }
 }
 

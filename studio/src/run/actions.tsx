@@ -20,13 +20,15 @@ interface Action {
   send: (value: JsonObject) => Promise<string | undefined>;
 }
 
-export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
+const FINAL = new Set(["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"]);
+
+/** `report` is that of the step once it is known. */
+export function Actions({ run, step, report }: { run: OpenRun; step?: number; report?: Report }) {
   const [opened, open] = useState<Action>();
   const [notice, setNotice] = useState("");
   const [problem, setProblem] = useState<Problem>();
   const isActive = !run.ended.value;
   const hasStore = info.value?.store !== false;
-  const step = run.cursor.step.value;
   const done = (text: string | undefined) => {
     open(undefined);
     setNotice(text ?? "");
@@ -35,14 +37,17 @@ export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
   const act = (name: string, text: string) => {
     setProblem(undefined);
     post(run.path(`/${name}`)).then(
-      () => done(text),
+      () => {
+        if (name === "resume") run.follow();
+        done(text);
+      },
       (error) => setProblem(toProblem(error)),
     );
   };
   return (
     <section class="run-actions" aria-label="Actions">
       <div class="buttons">
-        <button class="primary" disabled={!hasStore || step === undefined} title={hasStore ? undefined : "Forks need a store: start the service with --store FILE"} onClick={() => open(fork(run, step!, report))}>
+        <button class="primary" disabled={!hasStore || step === undefined || !report} title={hasStore ? undefined : "Forks need a store: start the service with --store FILE"} onClick={() => open(fork(run, step!, report))}>
           Fork from {step === undefined ? "here" : `step ${step}`}…
         </button>
         {isActive && (
@@ -52,7 +57,7 @@ export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
             <button onClick={() => act("pause", "The run pauses at its next safe point.")}>Pause</button>
           </>
         )}
-        {(isActive || run.status.value === "UNFINISHED") && <button onClick={() => act("resume", "The run resumes.")}>Resume</button>}
+        {(isActive || !FINAL.has(run.status.value)) && <button onClick={() => act("resume", "The run resumes.")}>Resume</button>}
         {isActive && (
           <>
             {hasStore && <button onClick={() => act("park", "The run is released; resume continues it.")}>Park</button>}
@@ -76,6 +81,13 @@ export function Actions({ run, report }: { run: OpenRun; report?: Report }) {
   );
 }
 
+/** Forks a run, and opens the comparison of both unless it comes later. Returns the id of the fork. */
+export async function forkTo(run: OpenRun, body: { [name: string]: Json | undefined }, opens = true): Promise<string> {
+  const { runId } = await post<{ runId: string }>(run.path("/fork"), body);
+  if (opens) go(href(["compare", run.id, runId]));
+  return runId;
+}
+
 const object = (properties: { [name: string]: Schema }, required: string[] = []): Schema => ({ type: "object", properties, required });
 
 function fork(run: OpenRun, step: number, report: Report | undefined): Action {
@@ -96,8 +108,7 @@ function fork(run: OpenRun, step: number, report: Report | undefined): Action {
     async send(value) {
       const changed = Object.entries((value.set ?? {}) as JsonObject).filter(([name, one]) => isChanged(one, set[name]));
       const body = { step, runId: value.runId, set: Object.fromEntries(changed), input: isChanged(value.input, input) ? value.input : undefined };
-      const forked = await post<{ runId: string }>(run.path("/fork"), body);
-      go(href(["compare", run.id, forked.runId]));
+      await forkTo(run, body);
       return undefined;
     },
   };

@@ -40,7 +40,7 @@ const isRelevant = (event: RunEvent) => RELEVANT.has(event.type) || (event.type 
 /** Conversations of all threads at the cursor. */
 function useConversations(run: OpenRun): Map<string, ThreadConversation> {
   const version = run.version.value;
-  const position = run.cursor.position.value;
+  const position = run.cursor.resting.value;
   const { messages, from = 0 } = run.report.value?.conversation ?? {};
   const events = useMemo(() => run.model.events.filter(isRelevant), [run, version]);
   const initial = useMemo(() => {
@@ -77,7 +77,7 @@ function defaultThread(run: OpenRun, found: Map<string, ThreadConversation>): st
 function labelOf(run: OpenRun, id: string): string {
   const thread = run.model.threads.get(id);
   if (!thread) return id;
-  const kind = thread.kind === "main" ? "main" : `${thread.kind} ${thread.path ?? thread.workflow}`;
+  const kind = thread.kind === "main" ? "main" : `${thread.kind} ${thread.name}`;
   return `${kind} (${id.slice(id.lastIndexOf(".") + 1)})`;
 }
 
@@ -133,7 +133,7 @@ function Items({ run, thread }: { run: OpenRun; thread: ThreadConversation }) {
   const [from, setFrom] = useState<number>();
   const start = from ?? Math.max(0, firstOwn < 0 ? all.length - PAGE : Math.max(firstOwn - INHERITED, all.length - PAGE));
   const pinnedBefore = positionOfPinned(all, thread.lastRequest);
-  const newest = run.cursor.position.value;
+  const newest = run.cursor.resting.value;
   return (
     <div class="messages" role="region" aria-label={`Messages of ${thread.threadId}`}>
       {start > 0 && (
@@ -153,7 +153,7 @@ function Items({ run, thread }: { run: OpenRun; thread: ThreadConversation }) {
 }
 
 const isAtCursor = (item: ConversationItem, position: number, run: OpenRun): boolean =>
-  run.cursor.sequence.value !== undefined && "sequence" in item && item.sequence === position;
+  position < run.lastSequence.value && "sequence" in item && item.sequence === position;
 
 /** Index of the row before which the request has the pinned context; -1 if it has none. */
 function positionOfPinned(all: Row[], request: RequestMark | undefined): number {

@@ -1,8 +1,12 @@
 // The shared cursor of a run: a position in its events, and the selected node and thread. Every pane shows the run at the cursor and
 // moves it.
 
-import { batch, computed, signal } from "../reactive";
+import { batch, computed, effect, signal } from "../reactive";
+import { countUpTo } from "./model";
 import type { OpenRun } from "./open";
+
+/** Milliseconds without a move after which the cursor rests. */
+const REST = 80;
 
 export class Cursor {
   /** Sequence of the event up to which the panes show the run; undefined follows the newest event. */
@@ -12,15 +16,31 @@ export class Cursor {
   /** Workflow of the selected node if no thread is selected. */
   readonly workflow = signal<string | undefined>(undefined);
 
-  constructor(private readonly run: OpenRun) {}
+  constructor(private readonly run: OpenRun) {
+    effect(() => this.#rest(this.position.value));
+  }
 
   /** The position as a number: all events up to it have happened. */
   readonly position = computed(() => this.sequence.value ?? this.run.lastSequence.value);
   /** The last step that has happened at the position, for `?at=` and for forks; undefined if the steps are not loaded or the run has none yet. */
-  readonly step = computed(() => {
+  readonly step = computed(() => this.stepAt(this.position.value));
+  /** The position once it rests: what takes long to draw follows it, and not each step of a scrub. */
+  readonly resting = signal(0);
+  #movedAt = -Infinity;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  #rest(position: number) {
+    const isMoving = performance.now() - this.#movedAt < 2 * REST;
+    this.#movedAt = performance.now();
+    clearTimeout(this.#timer);
+    if (isMoving) this.#timer = setTimeout(() => (this.resting.value = position), REST);
+    else this.resting.value = position;
+  }
+
+  stepAt(sequence: number): number | undefined {
     const steps = this.run.steps.value;
-    return steps && steps.list[countStepsAt(steps.ends, this.position.value) - 1]?.step;
-  });
+    return steps && steps.list[countUpTo(steps.ends, sequence, (end) => end) - 1]?.step;
+  }
 
   /** Moves to an event and selects what it concerns, if given. */
   move(to: { sequence?: number; node?: string; thread?: string }) {
@@ -56,7 +76,7 @@ export class Cursor {
     const at = this.position.value;
     if (steps.value && steps.value.ends.length > 0) {
       const ends = steps.value.ends;
-      const now = countStepsAt(ends, at);
+      const now = countUpTo(ends, at, (end) => end);
       const inside = now === 0 || ends[now - 1] !== at;
       const next = delta < 0 && inside ? now + delta + 1 : now + delta;
       this.sequence.value = next > ends.length ? undefined : ends[Math.max(0, next - 1)];
@@ -65,16 +85,4 @@ export class Cursor {
       this.sequence.value = next >= model.lastSequence ? undefined : Math.max(1, next);
     }
   }
-}
-
-/** How many steps have raised all their events at a sequence. */
-function countStepsAt(ends: number[], sequence: number): number {
-  let low = 0;
-  let high = ends.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ends[middle]! <= sequence) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -87,7 +87,7 @@ function deepest(error: Chain | undefined): Chain | undefined {
 
 function waiting(model: RunModel): string {
   const open = model.questions.filter((question) => question.end === undefined);
-  if (open.length > 0) return `Waits for ${plural(open.length, "answer")}: ${open[0]!.question}`;
+  if (open.length > 0) return `Waits for ${plural(open.length, "answer")}: ${open[0]!.question.split("\n")[0]}`;
   const running = model.threadList.filter((thread) => thread.end === undefined).flatMap((thread) => thread.visits.at(-1) ?? []);
   const busy = running.filter((visit) => visit.end === undefined && visit.type !== "JOIN" && visit.type !== "SUBGRAPH");
   const shown = (busy.length ? busy : running.filter((visit) => visit.end === undefined)).slice(0, 3).map((visit) => visit.node);
@@ -99,7 +99,7 @@ function slowest(model: RunModel, now: number): Digest["slowest"] {
   let best: Thread | undefined;
   const length = (thread: Thread) => (thread.endAt ?? now) - thread.startAt;
   for (const thread of model.threadList) if (thread.kind === "branch" && (!best || length(thread) > length(best))) best = thread;
-  if (best) return { label: best.path ?? best.workflow, ms: length(best), sequence: best.start, node: best.visits[0]?.node, thread: best.id };
+  if (best) return { label: best.name, ms: length(best), sequence: best.start, node: best.visits[0]?.node, thread: best.id };
   let node: Visit | undefined;
   const took = (visit: Visit) => (visit.endAt ?? now) - visit.startAt;
   for (const visit of model.visits) if (!node || took(visit) > took(node)) node = visit;

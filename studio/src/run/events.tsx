@@ -6,6 +6,7 @@ import type { RunEvent } from "../types";
 import { brief, duration, iso } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { List } from "../ui/list";
+import { useSettled } from "../ui/now";
 import { countUpTo } from "./model";
 import type { OpenRun } from "./open";
 
@@ -14,10 +15,17 @@ const COMMON = new Set(["type", "sequence", "timestamp", "runId", "workflowId", 
 /** More threads than this are no list to choose from. */
 const MANY = 200;
 
+/** Characters of a summary: a line of a wide screen. More of them would only make the browser shape text that nobody sees. */
+const LINE = 200;
+
 function summary(event: RunEvent): string {
-  const parts: string[] = [];
-  for (const [name, value] of Object.entries(event)) if (!COMMON.has(name) && value !== null) parts.push(`${name} ${brief(value, 120)}`);
-  return parts.join(", ");
+  let text = "";
+  for (const [name, value] of Object.entries(event)) {
+    if (COMMON.has(name) || value === null) continue;
+    text += `${text && ", "}${name} ${brief(value, 120)}`;
+    if (text.length > LINE) return text.slice(0, LINE);
+  }
+  return text;
 }
 
 export const toneOf = (type: string): string =>
@@ -61,7 +69,7 @@ export function Events({ run }: { run: OpenRun }) {
   }, [version]);
   const at = cursor.sequence.value;
   const selected = at === undefined ? -1 : countUpTo(filtered, at, (event) => event.sequence) - 1;
-  const event = filtered[selected];
+  const event = useSettled(filtered[selected]);
   const label = (id: string) => (id.startsWith(`${run.id}.`) ? id.slice(run.id.length) : id);
   return (
     <div class="events">
@@ -82,7 +90,7 @@ export function Events({ run }: { run: OpenRun }) {
               <option value="">all threads</option>
               {model.threadList.map((one) => (
                 <option value={one.id}>
-                  {label(one.id)} {one.path ?? one.workflow}
+                  {label(one.id)} {one.name}
                 </option>
               ))}
             </select>

@@ -8,7 +8,7 @@ import { look } from "../ui/status";
 import { useSize, useWheel } from "../ui/surface";
 import { widthOf } from "../ui/text-width";
 import { joinShort } from "./digest";
-import { statusAt, type Thread } from "./model";
+import { statusAt, type Thread, workflowName } from "./model";
 import { Details } from "./node-details";
 import { forkOf, joinOf, type NodeState, nodeState, rootOf, threshold, transitions } from "./node-state";
 import type { OpenRun } from "./open";
@@ -211,7 +211,8 @@ function SheetDrawing({ run, sheet, sequence, taken, isFirst, focusFirst, visibl
   const root = chosen && sheet.roots.length > 1 && chosen.workflow === sheet.workflow ? rootOf(model, chosen).id : undefined;
   const counts = rootCounts(sheet, sequence);
   const total = Object.values(counts).reduce((a, b) => a + b, 0);
-  const title = root !== undefined ? `${sheet.workflow}, ${chosen?.path ?? root}` : sheet.workflow;
+  const workflow = workflowName(sheet.workflow);
+  const title = root !== undefined ? `${workflow}, ${chosen?.name ?? root}` : workflow;
   const inView = ({ x, y, width, height }: Area) =>
     !visible || (sheet.x + x + width > visible.left && sheet.x + x < visible.right && sheet.y + TITLE + y + height > visible.top && sheet.y + TITLE + y < visible.bottom);
   return (
@@ -316,7 +317,7 @@ function Connection({ link, sequence }: { link: Link; sequence: number }) {
           {line}
         </text>
       ))}
-      <title>{link.label.join(" ") || `calls ${to.workflow}`}</title>
+      <title>{link.label.join(" ") || `calls ${workflowName(to.workflow)}`}</title>
     </g>
   );
 }
@@ -344,7 +345,7 @@ function Box({ run, workflow, node, sequence, root, selected, focusable }: BoxPr
   const state = nodeState(run.model, workflow, node.id, sequence, root);
   const { tone, symbol, word } = look(state.status);
   const items = itemsOf(run, state, sequence);
-  const isStack = items !== undefined || new Set(state.entries.map((visit) => visit.thread)).size > 1;
+  const isStack = items !== undefined || state.isShared;
   const note = noteOf(run, workflow, state, items, sequence);
   const select = () => cursor.select(node.id, root === undefined ? (isStack ? undefined : state.entries.at(-1)?.thread) : cursor.thread.value, workflow);
   // The name starts with the visible text, as speech input needs it.
@@ -397,15 +398,14 @@ function noteOf(run: OpenRun, workflow: string, state: NodeState, items: Thread[
   const last = state.entries.at(-1);
   if (!last) return "";
   const parts: string[] = [];
-  const threads = new Set(state.entries.map((visit) => visit.thread)).size;
   if (items) {
     const counts: { [status: string]: number } = {};
     for (const item of items) counts[statusAt(item, sequence)] = (counts[statusAt(item, sequence)] ?? 0) + 1;
     parts.push(`${plural(items.length, "item")}: ${countText(counts)}`);
-  } else if (last.type === "JOIN" && threads === 1) {
+  } else if (last.type === "JOIN" && !state.isShared) {
     const join = joinOf(run.model, last);
     if (join) parts.push(joinShort(join, sequence, threshold(run.definitions.value, join, workflow)));
-  } else if (threads > 1 && state.counts) parts.push(countText(state.counts));
+  } else if (state.isShared && state.counts) parts.push(countText(state.counts));
   else if (state.note) parts.push(state.note);
   else if (state.entries.length > 1) parts.push(`×${state.entries.length}`);
   if (state.retries > 0) parts.push(`↻ ${state.retries}`);

@@ -3,7 +3,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FoldedCall, MessageItem } from "../data/conversation";
-import { parseJson } from "../data/schema";
 import type { Json, Message } from "../types";
 import { brief, contentText, count, iso, plural, time } from "../ui/format";
 import { JsonTree } from "../ui/json";
@@ -59,11 +58,21 @@ function CallRow({ folded: { call, result } }: { folded: FoldedCall }) {
 
 const FOLD = 1_500;
 
+/** The object or list that a text is as JSON. */
+function structureOf(text: string): object | undefined {
+  try {
+    const value = JSON.parse(text) as unknown;
+    return value !== null && typeof value === "object" ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** A text that is folded after 1,500 characters; a text that is JSON is a tree. */
 export function LongText({ text, isJson }: { text: string; isJson?: boolean }) {
   const [isOpen, setOpen] = useState(false);
-  const parsed = isJson && /^\s*[[{]/.test(text) ? parseJson(text) : undefined;
-  if (parsed && "value" in parsed) return <JsonTree value={parsed.value} open={false} />;
+  const value = isJson ? structureOf(text) : undefined;
+  if (value) return <JsonTree value={value} open={false} />;
   if (text === "") return null;
   const isLong = text.length > FOLD * 1.2;
   return (

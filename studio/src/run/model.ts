@@ -12,12 +12,17 @@ export interface Span {
   endAt?: number;
 }
 
+/** A workflow's id, without the hash in the id of a workflow that was written during the run. */
+export const workflowName = (id: string): string => id.replace(/@[0-9a-f]{16}$/, "");
+
 export interface Thread extends Span {
   id: string;
   kind: ThreadKind;
   parent?: string;
   workflow: string;
   path?: string;
+  /** Path of a branch, label of an agent, or the workflow. */
+  name: string;
   /** Order of its start among the threads of the run. */
   index: number;
   depth: number;
@@ -46,6 +51,8 @@ export interface Visit extends Span {
   calls: Call[];
   /** How often the thread had entered the node before, retries excluded. */
   round: number;
+  /** Start of its next attempt. */
+  retriedAt?: number;
 }
 
 /** A model request or a tool call. */
@@ -196,7 +203,7 @@ export class RunModel {
   /** Forks that have paths without a branch, oldest first. */
   readonly #openForks: Fork[] = [];
   /** Thread to start: its parent and what starts it. */
-  readonly #announced = new Map<string, { parent: string; by: string }>();
+  readonly #announced = new Map<string, { parent: string; by: string; label?: string }>();
   readonly #firingOf = new Map<string, Firing>();
   readonly #rounds = new Map<string, number>();
 
@@ -240,7 +247,7 @@ export class RunModel {
       case "THREAD_JOIN_STARTED":
         return this.#joinStarted(event);
       case "SUBGRAPH_STARTED":
-        this.#announced.set(event.childThreadId, { parent: event.threadId, by: event.nodeId });
+        this.#announced.set(event.childThreadId, { parent: event.threadId, by: event.nodeId, label: event.label });
         return;
       case "MESSAGE_ADDED":
         return this.#messageAdded(event);
@@ -326,6 +333,7 @@ export class RunModel {
       ...known,
       id: event.threadId,
       workflow: event.workflowId,
+      name: known.name ?? known.path ?? workflowName(event.workflowId),
       index: this.threadList.length,
       depth: parent ? parent.depth + 1 : 0,
       visits: [],
@@ -342,7 +350,7 @@ export class RunModel {
     const kind: ThreadKind = event.kind ?? "main";
     const announced = this.#announced.get(event.threadId);
     const known: Partial<Thread> = { kind, path: event.pathId ?? undefined };
-    if (announced) Object.assign(known, { parent: announced.parent, startedBy: announced.by });
+    if (announced) Object.assign(known, { parent: announced.parent, startedBy: announced.by, name: announced.label });
     const fork = kind === "branch" ? this.#forkFor(event) : undefined;
     if (fork) Object.assign(known, { parent: fork.thread, startedBy: fork.node });
     const thread = this.#addThread(event, known);
@@ -390,6 +398,8 @@ export class RunModel {
       round: Math.max(0, round),
       ...begin(event),
     };
+    const failed = attempt > 1 ? thread.visits.findLast((one) => one.node === visit.node) : undefined;
+    if (failed) failed.retriedAt = visit.start;
     thread.visits.push(visit);
     this.visits.push(visit);
     const of = `${event.workflowId}/${event.nodeId}`;

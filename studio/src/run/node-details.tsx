@@ -1,17 +1,20 @@
 // What happened at the selected node: every attempt, its calls, the decision of a join, the items of a map, error and output.
 
+import { canChange, info } from "../api";
+import { lazy } from "../lazy";
 import { brief, duration, pretty, time, tokens } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { List } from "../ui/list";
 import { Status } from "../ui/status";
 import { joinStory } from "./digest";
-import { type Call, isOpenAt, type RunModel, statusAt, type Visit } from "./model";
+import { type Call, countUpTo, isOpenAt, type RunModel, statusAt, type Visit } from "./model";
 import { forkOf, joinOf, nodeConfig, rootOf, threshold, visitStatus } from "./node-state";
 import type { OpenRun } from "./open";
 import { OpenQuestions } from "./questions";
 import { paneHref } from "./view-href";
 
 const MANY = 12;
+const WhatIf = lazy("WhatIf");
 
 export function Details({ run }: { run: OpenRun }) {
   void run.version.value;
@@ -37,7 +40,7 @@ export function Details({ run }: { run: OpenRun }) {
       </div>
       {root !== undefined && all.length > visits.length && (
         <p>
-          Only {chosen?.path ?? root}. <button class="link" onClick={() => cursor.select(node, undefined, workflow)}>Show all {all.length}</button>
+          Only {chosen?.name ?? root}. <button class="link" onClick={() => cursor.select(node, undefined, workflow)}>Show all {all.length}</button>
         </p>
       )}
       {join && (
@@ -72,6 +75,7 @@ export function Details({ run }: { run: OpenRun }) {
           <JsonTree key={current.end} value={current.output} />
         </section>
       )}
+      {current && canChange() && info.value?.store && <WhatIf run={run} visit={current} />}
       {config && (
         <details>
           <summary>Configuration</summary>
@@ -89,7 +93,7 @@ export function Details({ run }: { run: OpenRun }) {
 function Overview({ run }: { run: OpenRun }) {
   const { model, cursor } = run;
   const sequence = cursor.position.value;
-  const busy = model.threadList.filter((thread) => isOpenAt(thread, sequence)).flatMap((thread) => thread.visits.findLast((visit) => isOpenAt(visit, sequence)) ?? []);
+  const busy = model.threadList.filter((thread) => isOpenAt(thread, sequence)).flatMap((thread) => thread.visits.slice(0, countUpTo(thread.visits, sequence, (visit) => visit.start)).at(-1) ?? []).filter((visit) => isOpenAt(visit, sequence));
   return (
     <aside class="details" aria-label={`At the cursor of ${run.id}`} tabIndex={0}>
       <h2>At the cursor</h2>

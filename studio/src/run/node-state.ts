@@ -10,6 +10,8 @@ export interface NodeState {
   status: string;
   /** Latest attempt of each entry into the node, in the order of the entries. */
   entries: Visit[];
+  /** Several threads have entered it. */
+  isShared: boolean;
   /** How many of the entries have each status, if there are several. */
   counts?: { [status: string]: number };
   retries: number;
@@ -46,25 +48,24 @@ export function threadStatus(model: RunModel, thread: Thread, sequence: number):
 }
 
 export function nodeState(model: RunModel, workflow: string, node: string, sequence: number, root?: string): NodeState {
-  const entries = new Map<string, Visit>();
+  const list: Visit[] = [];
   let retries = 0;
   for (const visit of model.visitsAt(workflow, node, sequence)) {
     if (root !== undefined && rootOf(model, model.threads.get(visit.thread)!).id !== root) continue;
     if (visit.attempt > 1) retries++;
-    entries.set(`${visit.thread}/${visit.round}`, visit);
+    if (visit.retriedAt === undefined || visit.retriedAt > sequence) list.push(visit);
   }
-  const list = [...entries.values()];
-  if (list.length === 0) return { status: "PENDING", entries: [], retries: 0 };
+  if (list.length === 0) return { status: "PENDING", entries: [], isShared: false, retries: 0 };
   const counts: { [status: string]: number } = {};
   for (const visit of list) {
     const status = visitStatus(model, visit, sequence);
     counts[status] = (counts[status] ?? 0) + 1;
   }
   // What needs attention first; a loop shows its latest round.
-  const threads = new Set(list.map((visit) => visit.thread)).size;
+  const isShared = list.some((visit) => visit.thread !== list[0]!.thread);
   const latest = visitStatus(model, list.at(-1)!, sequence);
-  const status = threads === 1 ? latest : (["WAITING", "PAUSED", "RUNNING", "FAILED", "COMPLETED"].find((one) => counts[one]) ?? latest);
-  return { status, entries: list, counts: list.length > 1 ? counts : undefined, retries, note: noteOf(model, list, sequence) };
+  const status = !isShared ? latest : (["WAITING", "PAUSED", "RUNNING", "FAILED", "COMPLETED"].find((one) => counts[one]) ?? latest);
+  return { status, entries: list, isShared, counts: list.length > 1 ? counts : undefined, retries, note: noteOf(model, list, sequence) };
 }
 
 function noteOf(model: RunModel, entries: Visit[], sequence: number): string | undefined {

@@ -167,8 +167,20 @@ export class OpenRun {
     void this.refresh();
   }
 
+  /** Follows the run again after its stream has ended: a parked run that is resumed raises further events. */
+  follow() {
+    if (!this.ended.value) return;
+    batch(() => {
+      this.ended.value = false;
+      this.#endStatus.value = undefined;
+    });
+    void this.#follow();
+  }
+
   async #follow() {
+    const { lastSequence } = this.model;
     await stream(this.path("/events"), {
+      after: lastSequence > 0 ? String(lastSequence) : undefined,
       signal: this.#controller.signal,
       onEvents: (events) => this.#receive(events),
       onProblem: (problem) => (this.problem.value = problem),

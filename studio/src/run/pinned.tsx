@@ -6,7 +6,7 @@ import { useResource } from "../ui/resource";
 import { MessageList } from "./messages";
 import type { OpenRun } from "./open";
 
-export function PinnedMessages({ run, item }: { run: OpenRun; item: RequestItem | undefined }) {
+export function PinnedMessages({ run, item, isLatest }: { run: OpenRun; item: RequestItem | undefined; isLatest?: boolean }) {
   const detail = useResource<RequestDetail>(item && run.path(`/requests/${encodeURIComponent(item.effectId)}`)).data.value;
   const pinned = item && detail?.pinned;
   if (!pinned) return <p class="dim">No request at this position has a pinned context.</p>;
@@ -14,7 +14,7 @@ export function PinnedMessages({ run, item }: { run: OpenRun; item: RequestItem 
   return (
     <>
       <p class="dim">
-        {plural(count, "section")} in the request of {detail.nodeId}, before message {insertedAt}.
+        {isLatest && detail.prefix?.reason === "pinned" && <span class="badge change">Δ moved or changed</span>} {plural(count, "section")} in the request of {detail.nodeId}, before message {insertedAt}.
       </p>
       <MessageList messages={detail.request.messages.slice(insertedAt, insertedAt + count)} />
     </>

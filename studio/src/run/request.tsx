@@ -1,6 +1,8 @@
 // The model requests of a run: each exactly as sent and as answered, why its prefix changed, and two of them side by side.
 
 import { useMemo } from "preact/hooks";
+import { isExport } from "../api";
+import { lazy } from "../lazy";
 import { setQuery, route } from "../router";
 import type { Json, RequestDetail, RequestItem } from "../types";
 import { count, duration, iso, money, percent, plural, pretty, time } from "../ui/format";
@@ -18,6 +20,7 @@ import type { Call } from "./model";
 import type { OpenRun } from "./open";
 
 const ROW = 52;
+const CopyAsTest = lazy("CopyAsTest");
 
 export function Requests({ run }: { run: OpenRun }) {
   void run.version.value;
@@ -55,7 +58,7 @@ export function Requests({ run }: { run: OpenRun }) {
 /** The last request that had started at the cursor; in the selected thread or node, if it has one. */
 function indexAtCursor(run: OpenRun, items: RequestItem[], calls: Map<string, Call>): number {
   const { cursor } = run;
-  const position = cursor.position.value;
+  const position = cursor.resting.value;
   const started = items.map((item, at) => ({ item, at })).filter(({ item }) => (calls.get(item.effectId)?.start ?? 0) <= position);
   const inNode = started.filter(({ item }) => item.nodeId === cursor.node.value && (!cursor.thread.value || item.threadId === cursor.thread.value));
   return (inNode.at(-1) ?? started.at(-1))?.at ?? 0;
@@ -107,6 +110,7 @@ function Detail({ run, item, items, call, other }: DetailProps) {
         <h2>{item.nodeId || "compression"}</h2>
         <span class="dim mono">{item.effectId}</span>
         <span class="spring" />
+        {!isExport && <CopyAsTest run={run} />}
         <CopyButton label="Copy as cURL" text={() => curlOf(run, item.effectId)} />
       </header>
       <Facts

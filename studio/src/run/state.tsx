@@ -10,28 +10,31 @@ import { Panel } from "../ui/panel";
 import { useResource } from "../ui/resource";
 import { Status } from "../ui/status";
 import type { Json, Report } from "../types";
-import { Actions } from "./actions";
+import { lazy } from "../lazy";
 import { pairs } from "./calls";
 import { statusAt, type Visit } from "./model";
 import type { OpenRun } from "./open";
 import { PinnedMessages } from "./pinned";
 import { OpenQuestions } from "./questions";
 
+const Actions = lazy("Actions");
+
 export function State({ run }: { run: OpenRun }) {
   void run.version.value;
-  const step = run.cursor.step.value;
-  const isAtEnd = run.cursor.sequence.value === undefined;
+  const position = run.cursor.resting.value;
+  const step = run.cursor.stepAt(position);
+  const isAtEnd = position >= run.lastSequence.value;
   // At the end of the run, the report is that of the last step.
   const here = useResource<Report>(step === undefined || isAtEnd ? undefined : query(run.path(), { at: step }));
   const before = useResource<Report>(step === undefined || step === 0 ? undefined : query(run.path(), { at: step - 1 }));
   const report = isAtEnd || step === undefined ? run.report.value : here.data.value;
   return (
     <div class="state">
-      {canChange() && <Actions run={run} report={report} />}
+      {canChange() && <Actions run={run} step={step} report={isAtEnd || !here.loading.value ? report : undefined} />}
       <OpenQuestions run={run} />
       <div class="state-body">
         <Variables run={run} report={report} before={before.data.value} />
-        <Budgets report={report} />
+        <Budgets report={report} before={before.data.value} />
         <PinnedSections run={run} />
         <Outputs run={run} />
       </div>
@@ -48,7 +51,7 @@ interface Entry {
 
 /** Variables of the main thread from the report of the step, and those of other threads and the run from the events. */
 function entriesOf(run: OpenRun, report: Report | undefined, before: Report | undefined): Entry[] {
-  const position = run.cursor.position.value;
+  const position = run.cursor.resting.value;
   const main = run.model.threadList[0]?.id;
   const found = new Map<string, Entry>();
   const previous = previousEnd(run);
@@ -72,8 +75,8 @@ function entriesOf(run: OpenRun, report: Report | undefined, before: Report | un
 function previousEnd(run: OpenRun): number {
   const { steps, cursor } = run;
   const known = steps.value;
-  const index = known ? known.list.findIndex((step) => step.step === cursor.step.value) : -1;
-  return known && index >= 0 ? (known.ends[index - 1] ?? 0) : cursor.position.value - 1;
+  const index = known ? known.list.findIndex((step) => step.step === cursor.stepAt(cursor.resting.value)) : -1;
+  return known && index >= 0 ? (known.ends[index - 1] ?? 0) : cursor.resting.value - 1;
 }
 
 function Mark({ change }: { change?: "new" | "changed" }) {
@@ -109,29 +112,38 @@ interface Figure {
   limit: number;
 }
 
-function Budgets({ report }: { report?: Report }) {
-  const budget = (report as { budget?: { [name: string]: Figure | undefined } } | undefined)?.budget ?? {};
+const budgetOf = (report?: Report) => (report as { budget?: { [name: string]: Figure | undefined } } | undefined)?.budget ?? {};
+
+function Budgets({ report, before }: { report?: Report; before?: Report }) {
+  const budget = budgetOf(report);
+  const old = budgetOf(before);
+  const isChanged = before && spentOf(before) !== spentOf(report);
   const figures = Object.entries(budget).filter((entry): entry is [string, Figure] => typeof entry[1]?.limit === "number");
   const names: { [name: string]: [string, string] } = { tokens: ["Tokens", "tokens"], cost: ["Cost", ""], modelCalls: ["Model calls", "calls"] };
   const spent = report?.tokens?.spent;
   return (
     <Panel title="Budgets and tokens">
       {figures.map(([name, { used, limit }]) => (
-        <Meter key={name} label={names[name]?.[0] ?? name} value={used} limit={limit} unit={names[name]?.[1] ?? ""} />
+        <div key={name}>
+          <Mark change={before && old[name]?.used !== used ? "changed" : undefined} />
+          <Meter label={names[name]?.[0] ?? name} value={used} limit={limit} unit={names[name]?.[1] ?? ""} />
+        </div>
       ))}
       {figures.length === 0 && <p class="dim">The workflow has no budget.</p>}
       {report?.tokens && (
         <p>
-          The next request has {plural(report.tokens.context, "token")}. Spent: {count(spent?.total)} tokens, {count(spent?.input)} in ({count(spent?.cachedRead)} from the cache) and {count(spent?.output)} out.
+          {isChanged && <Mark change="changed" />} The next request has {plural(report.tokens.context, "token")}. Spent: {count(spent?.total)} tokens, {count(spent?.input)} in ({count(spent?.cachedRead)} from the cache) and {count(spent?.output)} out.
         </p>
       )}
     </Panel>
   );
 }
 
+const spentOf = (report?: Report) => JSON.stringify(report?.tokens);
+
 /** The pinned sections as the last request at the cursor contained them. */
 function PinnedSections({ run }: { run: OpenRun }) {
-  const position = run.cursor.position.value;
+  const position = run.cursor.resting.value;
   const items = run.requests.value;
   const last = useMemo(() => {
     const calls = pairs(run);
@@ -139,7 +151,7 @@ function PinnedSections({ run }: { run: OpenRun }) {
   }, [items, position]);
   return (
     <Panel title="Pinned context">
-      <PinnedMessages run={run} item={last} />
+      <PinnedMessages run={run} item={last} isLatest={last !== undefined && (pairs(run).get(last.effectId)?.start ?? 0) > previousEnd(run)} />
     </Panel>
   );
 }
@@ -148,7 +160,7 @@ const MAX_OUTPUTS = 300;
 
 /** The last visit of every node that has started at the cursor. */
 function Outputs({ run }: { run: OpenRun }) {
-  const position = run.cursor.position.value;
+  const position = run.cursor.resting.value;
   const previous = previousEnd(run);
   const last = new Map<string, Visit>();
   for (const visit of run.model.visits) if (visit.start <= position) last.set(`${visit.thread}/${visit.node}`, visit);

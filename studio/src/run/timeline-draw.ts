@@ -51,7 +51,7 @@ export function colours(element: Element): Colours {
   return new Proxy({} as Colours, { get: (known, name: string) => (known[name] ??= style.getPropertyValue(`--${name}`)) });
 }
 
-const TICKS = new Set(["CUSTOM", "NOTIFICATION", "VARIABLE_CHANGED", "TOKEN_USAGE_WARNING", "TOKEN_LIMIT_EXCEEDED", "BUDGET_WARNING", "BUDGET_OVERRUN", "EFFECT_IN_DOUBT", "TRIGGER_FAILED", "ARTIFACT_KEPT", "SCRIPT_LOG", "INTERACTION_ANSWERED"]);
+const TICKS = new Set(["CUSTOM", "NOTIFICATION", "USER_MESSAGE", "VARIABLE_CHANGED", "TOKEN_USAGE_WARNING", "TOKEN_LIMIT_EXCEEDED", "BUDGET_WARNING", "BUDGET_OVERRUN", "EFFECT_IN_DOUBT", "TRIGGER_FAILED", "ARTIFACT_KEPT", "SCRIPT_LOG", "INTERACTION_ANSWERED"]);
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 
 export function draw(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): Hit[] {
@@ -294,7 +294,7 @@ function drawName(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, threa
   const status = look(isLater ? undefined : threadStatus(frame.model, thread, frame.sequence));
   pen.fillStyle = isLater ? c.dim! : (c[status.tone.slice(2)] || c.text!);
   pen.fillText(status.symbol, indent, y + 15);
-  const name = thread.path ?? thread.workflow;
+  const name = thread.name;
   label(pen, isLater ? c.dim! : c.text!, name, indent + 16, y + 15, frame.gutter - indent - 20);
   const more = thread.kind === "main" ? "main thread" : thread.kind === "branch" ? `branch of ${thread.startedBy ?? "fork"}` : thread.kind === "triggered" ? `by ${thread.startedBy ?? "trigger"}` : `called by ${thread.startedBy ?? "node"}`;
   pen.font = FONT.replace("12px", "11px");
@@ -383,5 +383,5 @@ export function describe(model: RunModel, thread: Thread, sequence: number): str
   const visit = thread.visits.findLast((one) => one.start <= sequence);
   const status = look(thread.start > sequence ? undefined : threadStatus(model, thread, sequence)).word;
   const join = visit && model.joins.find((one) => one.thread === thread.id && isOpenAt(one, sequence));
-  return `${thread.path ?? thread.workflow}, ${thread.kind}, ${status}${visit ? `, at ${visit.node}` : ""}${join ? `, joins by ${strategyName(join.strategy)}` : ""}`;
+  return `${thread.name}, ${thread.kind}, ${status}${visit ? `, at ${visit.node}` : ""}${join ? `, joins by ${strategyName(join.strategy)}` : ""}`;
 }

@@ -216,7 +216,7 @@ export function Timeline({ run }: { run: OpenRun }) {
       </div>
       {hover?.hit && (
         <div class="tip" style={{ left: `${Math.min(hover.x + 12, size.width - 260)}px`, top: `${hover.y + 58}px` }}>
-          <strong>{hover.hit.thread.path ?? hover.hit.thread.workflow}</strong> {hover.hit.text}
+          <strong>{hover.hit.thread.name}</strong> {hover.hit.text}
         </div>
       )}
       <p class="sr" role="status">

@@ -17,7 +17,7 @@ export function CopyButton({ label, text }: { label: string; text: () => string 
   };
   return (
     <button onClick={() => void copy()}>
-      <span role="status">{state || label}</span>
+      <span aria-live="polite">{state || label}</span>
     </button>
   );
 }

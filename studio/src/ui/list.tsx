@@ -29,16 +29,19 @@ export function List(props: ListProps) {
   const { count, rowHeight, selected = -1, onSelect } = props;
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
-  const [view, setView] = useState({ top: 0, height: 600 });
+  const render = useState<object>()[1];
+  /** The part in view, and the selection to which the list has scrolled. */
+  const view = useRef({ top: 0, height: 600, selected: -1 }).current;
   const atEnd = useRef(true);
 
   useLayoutEffect(() => {
     const element = box.current!;
     const measure = () => {
-      atEnd.current = element.scrollTop + element.clientHeight >= element.scrollHeight - 2;
-      setView((old) =>
-        old.top === element.scrollTop && old.height === element.clientHeight ? old : { top: element.scrollTop, height: element.clientHeight },
-      );
+      const { scrollTop, clientHeight, scrollHeight } = element;
+      atEnd.current = scrollTop + clientHeight >= scrollHeight - 2;
+      if (Math.abs(view.top - scrollTop) < 1 && view.height === clientHeight) return;
+      Object.assign(view, { top: scrollTop, height: clientHeight });
+      render({});
     };
     measure();
     element.addEventListener("scroll", measure, { passive: true });
@@ -55,15 +58,18 @@ export function List(props: ListProps) {
     if (props.follow && atEnd.current && selected < 0) element.scrollTop = element.scrollHeight;
   }, [count, props.follow]);
 
-  // Before the frame is drawn, with the new rows: otherwise each step of a scrub would draw twice.
+  // The rows of the new position are drawn at once: a step of a scrub renders the list once.
+  let top = view.top;
+  if (selected >= 0 && selected !== view.selected) {
+    const at = selected * rowHeight;
+    if (at < top || at + rowHeight > top + view.height) top = Math.max(0, Math.min(at - view.height / 2 + rowHeight, count * rowHeight - view.height));
+  }
   useLayoutEffect(() => {
-    const element = box.current!;
-    if (selected < 0) return;
-    const top = selected * rowHeight;
-    if (top >= element.scrollTop && top + rowHeight <= element.scrollTop + view.height) return;
-    element.scrollTop = Math.max(0, top - view.height / 2 + rowHeight);
-    setView({ top: element.scrollTop, height: view.height });
-  }, [selected, rowHeight]);
+    view.selected = selected;
+    if (top === view.top) return;
+    view.top = top;
+    box.current!.scrollTop = top;
+  });
 
   const key = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 1);
@@ -79,20 +85,20 @@ export function List(props: ListProps) {
     }
   };
 
-  const first = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA);
-  const last = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + EXTRA);
+  const first = Math.max(0, Math.floor(top / rowHeight) - EXTRA);
+  const last = Math.min(count, Math.ceil((top + view.height) / rowHeight) + EXTRA);
   // Rows have no keys: while scrolling, the elements stay and their texts change.
   const rows = [];
   for (let i = first; i < last; i++) {
     rows.push(
       <div
-        id={`${id}-${i}`}
+        id={i === selected ? id : undefined}
         role={onSelect ? "option" : "listitem"}
         aria-selected={onSelect ? i === selected : undefined}
         aria-setsize={count}
         aria-posinset={i + 1}
         class={`row ${i === selected ? "selected" : ""} ${props.rowClass?.(i) ?? ""}`}
-        style={{ height: `${rowHeight}px`, transform: `translateY(${i * rowHeight}px)` }}
+        style={{ height: `${rowHeight}px` }}
         onClick={onSelect && (() => onSelect(i))}
         onDblClick={props.onOpen && (() => props.onOpen!(i))}
       >
@@ -106,12 +112,14 @@ export function List(props: ListProps) {
       class={`list ${props.class ?? ""}`}
       role={count === 0 ? undefined : onSelect ? "listbox" : "list"}
       aria-label={count === 0 ? undefined : props.label}
-      aria-activedescendant={onSelect && selected >= first && selected < last ? `${id}-${selected}` : undefined}
+      aria-activedescendant={onSelect && selected >= first && selected < last ? id : undefined}
       tabIndex={0}
       onKeyDown={key}
     >
       <div class="rows" role="presentation" style={{ height: `${count * rowHeight}px` }}>
-        {rows}
+        <div role="presentation" style={{ transform: `translateY(${first * rowHeight}px)` }}>
+          {rows}
+        </div>
       </div>
     </div>
   );

@@ -12,3 +12,14 @@ export function useNow(active: boolean): number {
   }, [active]);
   return now;
 }
+
+/** A value once it has not changed for some milliseconds: what takes long to draw follows a moving cursor when it rests. */
+export function useSettled<T>(value: T, ms = 80): T {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    if (value === settled) return;
+    const timer = setTimeout(() => settle(() => value), ms);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}

@@ -1,17 +1,19 @@
 // A question of a run to a person, as a form: choices, a form of the answer's schema, or consent to a tool call.
 
-import { useState } from "preact/hooks";
 import { useId } from "./id";
-import { canChange, post } from "../api";
-import type { Schema } from "../data/schema";
+import { canChange } from "../api";
+import { lazy } from "../lazy";
 import { href } from "../router";
 import type { Interaction, Json, JsonObject } from "../types";
 import { brief, duration, iso } from "./format";
-import { JsonForm } from "./schema-form";
 import { JsonTree } from "./json";
 import { useNow } from "./now";
 
-interface Consent {
+const AnswerForm = lazy("AnswerForm");
+const ConsentForm = lazy("ConsentForm");
+const Plan = lazy("Plan");
+
+export interface Consent {
   name: string;
   arguments: JsonObject;
   reason?: string;
@@ -35,12 +37,13 @@ function expiryOf(question: Interaction): number | undefined {
 /** A question with its form. `onAnswered` is called after the service has accepted the answer. */
 export function QuestionCard({ question, onAnswered, showRun }: { question: Interaction; onAnswered: () => void; showRun?: boolean }) {
   const consent = consentOf(question);
+  const plan = consent && planOf(question, consent);
   const now = useNow(true);
   const id = useId();
   return (
     <article class="card question" aria-labelledby={id}>
       <header>
-        <h2 id={id}>{question.question}</h2>
+        <h2 id={id}>{plan ? plan.title : question.question}</h2>
         <Remaining question={question} now={now} />
       </header>
       <p class="dim">
@@ -57,7 +60,7 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
           </>
         )}
       </p>
-      {consent?.reason && <p>{consent.reason}</p>}
+      {plan ? <Plan id={question.id} text={plan.text} /> : consent?.reason && <p>{consent.reason}</p>}
       {!canChange() ? (
         <ReadOnly question={question} consent={consent} />
       ) : consent ? (
@@ -67,6 +70,14 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
       )}
     </article>
   );
+}
+
+/** The title and the limits of a workflow that a model wrote; the rest of the question is its graph as text, which the page draws. */
+function planOf(question: Interaction, consent: Consent): { title: string; text: string } | undefined {
+  if (consent.name !== "run_workflow" || !consent.arguments.graph || !consent.reason) return undefined;
+  const [text = "", graph] = consent.reason.split(/:?\nflowchart /);
+  if (graph === undefined) return undefined;
+  return { title: question.question.split(text)[0]!.trim(), text };
 }
 
 /** A duration without fractions of seconds. */
@@ -87,101 +98,4 @@ function ReadOnly({ question, consent }: { question: Interaction; consent?: Cons
   if (consent) return <JsonTree value={consent.arguments} name="arguments" />;
   if (question.choices?.length) return <p>Choices: {question.choices.map((choice) => brief(choice as Json)).join(", ")}</p>;
   return question.schema ? <JsonTree value={question.schema} name="schema" open={false} /> : null;
-}
-
-async function answer(question: Interaction, value: Json, by: string): Promise<void> {
-  await post(`/interactions/${encodeURIComponent(question.id)}`, { answer: value, ...(by.trim() ? { by: by.trim() } : {}) });
-}
-
-const AUTHOR = "pirn-author";
-
-function useAuthor() {
-  const [by, setBy] = useState(() => sessionStorage.getItem(AUTHOR) ?? "");
-  const change = (name: string) => {
-    sessionStorage.setItem(AUTHOR, name);
-    setBy(name);
-  };
-  return [by, change] as const;
-}
-
-function Author({ by, onChange }: { by: string; onChange: (name: string) => void }) {
-  const id = useId();
-  return (
-    <div class="field inline">
-      <label for={id}>
-        Your name <span class="dim">(recorded with the answer)</span>
-      </label>
-      <input id={id} autocomplete="name" value={by} onInput={(event) => onChange(event.currentTarget.value)} />
-    </div>
-  );
-}
-
-function AnswerForm({ question, onAnswered }: { question: Interaction; onAnswered: () => void }) {
-  const [by, setBy] = useAuthor();
-  const choices = question.choices as Json[] | null | undefined;
-  // Without a schema, an answer is a text.
-  const schema: Schema = choices?.length ? { title: "Answer", enum: choices } : ((question.schema as Schema | null | undefined) ?? { title: "Answer", type: "string", minLength: 1 });
-  return (
-    <JsonForm
-      schema={schema}
-      label="Answer"
-      submit="Answer"
-      onSubmit={async (value) => {
-        await answer(question, value ?? null, by);
-        onAnswered();
-      }}
-    >
-      <Author by={by} onChange={setBy} />
-    </JsonForm>
-  );
-}
-
-function ConsentForm({ question, consent, onAnswered }: { question: Interaction; consent: Consent; onAnswered: () => void }) {
-  const [by, setBy] = useAuthor();
-  const [mode, setMode] = useState<"allow" | "edit" | "refuse">("allow");
-  const schema: { [mode in typeof mode]: Schema } = {
-    allow: { const: "allow", title: " " },
-    edit: (consent.schema as Schema | null | undefined) ?? { type: "object", title: "Arguments" },
-    refuse: { type: "string", title: "Reason", description: "The model receives it." },
-  };
-  const answers: { [mode in typeof mode]: (value: Json | undefined) => Json } = {
-    allow: () => "allow",
-    edit: (value) => ({ decision: "allow", arguments: value ?? {} }),
-    refuse: (value) => ({ decision: "refuse", ...(value ? { reason: value } : {}) }),
-  };
-  return (
-    <>
-      {mode !== "edit" && <JsonTree value={consent.arguments} name="arguments" />}
-      <JsonForm
-        key={mode}
-        schema={schema[mode]}
-        isHidden={mode === "allow"}
-        isOptional={mode === "refuse"}
-        initial={mode === "edit" ? consent.arguments : undefined}
-        submit={{ allow: "Allow", edit: "Allow with these arguments", refuse: "Refuse the call" }[mode]}
-        onSubmit={async (value) => {
-          await answer(question, answers[mode](value), by);
-          onAnswered();
-        }}
-        buttons={
-          mode === "allow" ? (
-            <>
-              <button type="button" onClick={() => setMode("edit")}>
-                Edit the arguments
-              </button>
-              <button type="button" onClick={() => setMode("refuse")}>
-                Refuse…
-              </button>
-            </>
-          ) : (
-            <button type="button" onClick={() => setMode("allow")}>
-              Back
-            </button>
-          )
-        }
-      >
-        <Author by={by} onChange={setBy} />
-      </JsonForm>
-    </>
-  );
 }

@@ -64,7 +64,10 @@ function Both({ a, b }: { a: string; b: string }) {
         </div>
       </Panel>
       <Panel title="Outputs">
-        <Outputs left={left.report.value} right={right.report.value} />
+        <Texts left={outcomeOf(left.report.value)} right={outcomeOf(right.report.value)} label="Outputs" />
+      </Panel>
+      <Panel title="Variables">
+        <Texts left={variablesOf(left.report.value)} right={variablesOf(right.report.value)} label="Variables" />
       </Panel>
       <Panel title="Tokens and time by node">
         <Nodes left={left} right={right} />
@@ -144,10 +147,14 @@ function stable(output: unknown): unknown {
   return rest;
 }
 
-function Outputs({ left, right }: { left?: Report; right?: Report }) {
-  if (!left || !right) return <p class="dim loading">Loading…</p>;
-  const text = (report: Report) => (report.error ? `${report.error.code}: ${report.error.message}\n` : "") + (report.output === undefined ? "" : pretty(report.output));
-  return <TextDiff left={text(left)} right={text(right)} label="Outputs" />;
+const outcomeOf = (report: Report | undefined) =>
+  report && (report.error ? `${report.error.code}: ${report.error.message}\n` : "") + (report.output === undefined ? "" : pretty(report.output));
+
+const variablesOf = (report: Report | undefined) => report && (report.variables ?? {});
+
+function Texts({ left, right, label }: { left: unknown; right: unknown; label: string }) {
+  if (left === undefined || right === undefined) return <p class="dim loading">Loading…</p>;
+  return <TextDiff left={pretty(left)} right={pretty(right)} label={label} />;
 }
 
 interface NodeFigures {

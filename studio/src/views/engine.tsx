@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { count, duration, time } from "../ui/format";
-import { usePolling } from "../ui/polling";
+import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
 import { Status } from "../ui/status";
 import { href } from "../router";
@@ -12,7 +12,7 @@ import { bytes } from "../ui/bytes";
 
 export function Engine() {
   const resource = useResource<RecentMetrics>("/metrics/recent");
-  usePolling(resource, 5000);
+  useChanges(resource, 5000);
   const [text, setText] = useState("");
   return (
     <div class="view engine">

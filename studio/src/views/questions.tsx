@@ -4,14 +4,14 @@ import { useState } from "preact/hooks";
 import { canChange } from "../api";
 import { href, route } from "../router";
 import { plural } from "../ui/format";
-import { usePolling } from "../ui/polling";
+import { useChanges } from "../ui/changes";
 import { QuestionCard } from "../ui/question";
 import { Loaded, useResource } from "../ui/resource";
 import type { Interaction } from "../types";
 
 export function Questions() {
   const resource = useResource<{ interactions: Interaction[]; more?: boolean }>("/interactions?limit=1000");
-  usePolling(resource, 2000);
+  useChanges(resource);
   const [notice, setNotice] = useState("");
   const run = route.value.query.get("run");
   const answered = (question: Interaction) => {

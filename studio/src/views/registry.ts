@@ -2,12 +2,8 @@
 
 import type { ComponentType } from "preact";
 import { Run } from "../run/view";
-import { Compare } from "./compare";
-import { Engine } from "./engine";
-import { Questions } from "./questions";
+import { lazy } from "../lazy";
 import { Runs } from "./runs";
-import { Session, Sessions } from "./sessions";
-import { Workflow, Workflows } from "./workflows";
 import "./views.css";
 
 export interface View {
@@ -23,9 +19,9 @@ export interface View {
 
 export const views: { [name: string]: View } = {
   runs: { component: Runs, item: Run, label: "Runs", key: "r" },
-  compare: { component: Compare, label: "Compare", key: "c" },
-  questions: { component: Questions, label: "Questions", key: "q" },
-  workflows: { component: Workflows, item: Workflow, label: "Workflows", key: "w" },
-  sessions: { component: Sessions, item: Session, label: "Sessions", key: "s" },
-  engine: { component: Engine, label: "Engine", key: "e" },
+  compare: { component: lazy("Compare"), label: "Compare", key: "c" },
+  questions: { component: lazy("Questions"), label: "Questions", key: "q" },
+  workflows: { component: lazy("Workflows"), item: lazy("Workflow"), label: "Workflows", key: "w" },
+  sessions: { component: lazy("Sessions"), item: lazy("Session"), label: "Sessions", key: "s" },
+  engine: { component: lazy("Engine"), label: "Engine", key: "e" },
 };

@@ -2,15 +2,16 @@
 
 import { signal } from "../reactive";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { canChange, get, type Problem, post, query, stream, tokenVersion } from "../api";
+import { canChange, get, type Problem, post, query, tokenVersion } from "../api";
 import { go, href, route, setQuery } from "../router";
 import type { RunItem, RunList, WorkflowItem } from "../types";
+import { onChanges } from "../ui/changes";
 import { Dialog } from "../ui/keys";
 import { count, duration, iso, money, plural, time, tokens } from "../ui/format";
 import { useNow } from "../ui/now";
 import { ProblemBox, toProblem } from "../ui/resource";
 import { Status } from "../ui/status";
-import { StartForm } from "./start";
+import { lazy } from "../lazy";
 
 const PAGE = 100;
 const STATUSES = ["RUNNING", "WAITING", "PAUSED", "QUEUED", "UNFINISHED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"];
@@ -21,18 +22,23 @@ const PERIODS: { [name: string]: { label: string; ms: number } } = {
 };
 const ACTIVE = new Set(["RUNNING", "WAITING", "PAUSED", "QUEUED"]);
 
+const StartForm = lazy("StartForm");
+
 class RunsPage {
   readonly runs = signal<RunItem[] | undefined>(undefined);
   readonly next = signal<string | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
   #controller = new AbortController();
+  #stop = onChanges((changed) => this.#change(changed));
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly filters: { [name: string]: string | number | undefined }) {
     void this.load();
-    void this.#follow();
   }
 
   close() {
+    this.#stop();
+    clearTimeout(this.#timer);
     this.#controller.abort();
   }
 
@@ -47,37 +53,16 @@ class RunsPage {
     }
   }
 
-  async #follow() {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const soon = () => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        void this.load();
-      }, 500);
-    };
-    this.#controller.signal.addEventListener("abort", () => clearTimeout(timer));
-    await stream("/status", {
-      signal: this.#controller.signal,
-      onEvents: (events) => {
-        const known = this.runs.value;
-        if (!known) return;
-        const items = new Map(known.map((item) => [item.runId, item]));
-        let isNew = false;
-        for (const sent of events) {
-          if (sent.event !== "run") continue;
-          const item = JSON.parse(sent.data) as RunItem;
-          if (items.has(item.runId)) items.set(item.runId, { ...items.get(item.runId), ...item });
-          else isNew = true;
-        }
-        this.runs.value = [...items.values()];
-        // The service decides whether a new run matches the filters.
-        if (isNew) soon();
-      },
-      onProblem: () => {
-        const poll = setInterval(() => void this.load(), 3000);
-        this.#controller.signal.addEventListener("abort", () => clearInterval(poll));
-      },
-    });
+  /** Applies changes of runs. The service decides whether a new run matches the filters. */
+  #change(changed: RunItem[]) {
+    const items = new Map(this.runs.value?.map((item) => [item.runId, item]));
+    for (const item of changed) if (items.has(item.runId)) items.set(item.runId, { ...items.get(item.runId), ...item });
+    if (this.runs.value) this.runs.value = [...items.values()];
+    if (changed.length > 0 && changed.every((item) => items.has(item.runId))) return;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.load();
+    }, 500);
   }
 }
 

@@ -4,12 +4,12 @@ import { useMemo, useState } from "preact/hooks";
 import { canChange, query } from "../api";
 import { rows } from "../data/conversation";
 import { go, href, route } from "../router";
-import type { JsonObject, Message, RunList, SessionItem } from "../types";
+import type { JsonObject, Message, RunItem, RunList, SessionItem } from "../types";
 import { count, plural, time } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { Dialog } from "../ui/keys";
 import { Panel, Table } from "../ui/panel";
-import { usePolling } from "../ui/polling";
+import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
 import { MessageCard } from "../run/messages";
 import { RunTable } from "./run-table";
@@ -17,7 +17,7 @@ import { StartForm } from "./start";
 
 export function Sessions() {
   const resource = useResource<{ sessions: SessionItem[] }>("/sessions");
-  usePolling(resource, 5000);
+  useChanges(resource);
   const [text, setText] = useState("");
   return (
     <div class="view">
@@ -66,8 +66,9 @@ export function Session() {
   const id = route.value.args[0]!;
   const session = useResource<SessionState>(`/sessions/${encodeURIComponent(id)}`);
   const runs = useResource<RunList>(query("/runs", { session: id, limit: 100 }));
-  usePolling(runs, 3000);
-  usePolling(session, 3000);
+  const isOwn = (run: RunItem) => run.session === id;
+  useChanges(runs, 300, isOwn);
+  useChanges(session, 300, isOwn);
   const [isStarting, setStarting] = useState(false);
   const last = runs.data.value?.runs[0]?.workflowId;
   return (

@@ -9,7 +9,7 @@ import { count, duration, money, percent, plural } from "../ui/format";
 import { JsonTree } from "../ui/json";
 import { Dialog } from "../ui/keys";
 import { Facts, Panel } from "../ui/panel";
-import { usePolling } from "../ui/polling";
+import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
 import { RunTable } from "./run-table";
 import { StartForm } from "./start";
@@ -50,7 +50,7 @@ export function Workflow() {
   const workflow = useResource<WorkflowItem>(path);
   const drawing = useResource<string>(`${path}/drawing?format=svg`);
   const runs = useResource<RunList>(query("/runs", { workflow: id, limit: RECENT }));
-  usePolling(runs, 5000);
+  useChanges(runs, 1000, (run) => run.workflowId === id);
   const [isStarting, setStarting] = useState(false);
   return (
     <div class="view">
@@ -101,6 +101,8 @@ interface Warning {
   message: string;
   line?: number;
   pointer?: string;
+  file?: string;
+  help?: string;
 }
 
 function About({ workflow }: { workflow: WorkflowItem }) {
@@ -114,9 +116,9 @@ function About({ workflow }: { workflow: WorkflowItem }) {
           {warnings.map((warning, at) => (
             <p key={at}>
               <span aria-hidden="true">⚠ </span>
-              <code>{warning.code}</code> {warning.message}{" "}
-              <span class="dim">
-                {warning.line !== undefined && `line ${warning.line}`} {warning.pointer}
+              <code>{warning.code}</code> {warning.message}{warning.help && ` (${warning.help})`}{" "}
+              <span class="dim mono">
+                {[warning.file, warning.line].filter(Boolean).join(":")} {warning.pointer}
               </span>
             </p>
           ))}
