@@ -14,9 +14,21 @@ use crate::{files, redact};
 /// The argument that names the config file.
 #[derive(clap::Args)]
 pub(crate) struct ConfigFile {
-    /// Model profiles and tools, TOML or JSON (default: pirn.toml in the folder of the first workflow file)
+    /// Model profiles and tools, TOML or JSON (default: PIRN_PROFILES of the environment, otherwise pirn.toml in the folder of the
+    /// first workflow file)
     #[arg(long, visible_alias = "config", value_name = "FILE")]
     profiles: Option<String>,
+}
+
+/// Reads the config file of a command that names none: that of PIRN_PROFILES, or `pirn.toml` in the current folder.
+pub(crate) fn default_config() -> Result<Option<ConfigText>, Failure> {
+    let path = from_environment().or_else(|| beside(Path::new(files::DEFAULT)));
+    path.map(read_text).transpose()
+}
+
+fn from_environment() -> Option<PathBuf> {
+    let named = std::env::var_os("PIRN_PROFILES").filter(|named| !named.is_empty());
+    named.map(PathBuf::from)
 }
 
 /// Returns the failure of a command in a folder without a config.
@@ -48,8 +60,9 @@ impl ConfigFile {
     }
 
     fn path(&self, files: &[String]) -> Option<PathBuf> {
-        match (&self.profiles, files.first()) {
-            (Some(path), _) => Some(PathBuf::from(path)),
+        let named = self.profiles.as_ref().map(PathBuf::from).or_else(from_environment);
+        match (named, files.first()) {
+            (Some(path), _) => Some(path),
             (None, Some(first)) => beside(Path::new(first)),
             (None, None) => None,
         }
@@ -72,13 +85,17 @@ impl ConfigFile {
     }
 }
 
-fn read(path: PathBuf) -> Result<Config, Failure> {
-    let text = ConfigText::read(path).map_err(|error| match &error {
+fn read_text(path: PathBuf) -> Result<ConfigText, Failure> {
+    ConfigText::read(path).map_err(|error| match &error {
         ConfigError::Unreadable { path, error: why } => {
             invalid_config(&format!("{error}{}", files::hint(&path.display().to_string(), why)))
         }
-        ConfigError::Malformed { .. } => invalid_config(&error),
-    })?;
+        _other => invalid_config(&error),
+    })
+}
+
+fn read(path: PathBuf) -> Result<Config, Failure> {
+    let text = read_text(path)?;
     redact::hide_misplaced(text.written());
     Ok(Config {
         profiles: match text.profiles() {

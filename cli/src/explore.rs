@@ -3,17 +3,20 @@
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
-use pirn::Engine;
-use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
+use pirn::explore::{
+    Choices, DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, ExploreError, Explorer, InvalidChoices, Outcome,
+    Progress, explore,
+};
 use pirn::tools::ToolRegistry;
-use serde_json::Value;
+use pirn::{Engine, ThreadStatus};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, PreparedRun};
-use crate::run::named_value;
+use crate::run::{named_value, show_replay};
 use crate::scripts::Level;
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, given_arguments, json_text, repeating, say};
 
 /// Arguments of `pirn explore`.
 #[derive(clap::Args)]
@@ -48,6 +51,9 @@ pub(crate) struct Args {
     /// Distinguish outcomes also by error message, variables and conversation
     #[arg(long)]
     strict: bool,
+    /// Run only the order of this outcome, with the choices that an exploration with equal options printed, and show its nodes
+    #[arg(long, value_name = "CHOICES", value_parser = choices, conflicts_with = "expect_one")]
+    replay: Option<Choices>,
     /// Run every order to its end, even if it reaches a known state
     #[arg(long)]
     no_reduction: bool,
@@ -68,13 +74,21 @@ a status, an output and an error's code.
 
 Ctrl-C ends the exploration with the outcomes found so far, and exit code 130.
 
-JSON: {outcomes: [{order, status, output, error?}], schedules, complete}.
+After the outcomes, a command for each one runs its order again and shows the nodes on stderr. Its choices are \
+STEP:OPTION, separated by commas; other steps take their first option.
+
+JSON: {outcomes: [{order, replay, status, output, error?}], schedules, complete}; an outcome with --replay.
 
 Examples:
   pirn explore workflow.json --input @input.json
   pirn explore workflow.json --expect-one --output json
+  pirn explore workflow.json --input @input.json --replay 1:1
 
-Exit codes: 0, 1 with --expect-one and another outcome, 2 wrong usage, 130 interrupted.";
+Exit codes: 0, 1 with --expect-one and another outcome, or if the run of --replay does not complete, 2 wrong usage, 130 interrupted.";
+
+fn choices(text: &str) -> Result<Choices, String> {
+    text.parse().map_err(|error: InvalidChoices| error.to_string())
+}
 
 /// Explores the orders; returns 1 if one outcome was expected and another one is possible.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -99,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let interrupt = interrupt::listen();
     interrupt.expects_a_run();
     let answers = args.answer.iter().cloned();
-    let explored = answers
+    let search = answers
         .fold(explore(builder), |exploring, (node, answer)| {
             exploring.answer(node, answer)
         })
@@ -121,8 +135,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .stop_when({
             let interrupt = interrupt.clone();
             move || interrupt.was_heard()
-        })
-        .run();
+        });
+    if let Some(choices) = &args.replay {
+        shown.finish_and_clear();
+        return replay(args, search, choices);
+    }
+    let explored = search.run();
     shown.finish_and_clear();
     match explored {
         Ok(explored) => {
@@ -130,10 +148,57 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             if let Some(hint) = missing_input.hint(errors.map(|error| error.code)) {
                 say(hint);
             }
-            print(args, &explored, interrupt.was_heard())
+            Ok(print(args, &explored, interrupt.was_heard()))
         }
         Err(error) => Err(Failure::failed("EXPLORE_FAILED", error.to_string())),
     }
+}
+
+/// Runs one order, and returns 0 if it completes.
+fn replay(args: &Args, mut explorer: Explorer, choices: &Choices) -> Result<ExitCode, Failure> {
+    let wait = (!args.quiet).then(|| show_replay(&mut explorer));
+    let replayed = explorer.replay(choices);
+    if let Some(wait) = wait {
+        wait();
+    }
+    let outcome = replayed.map_err(|error| match error {
+        ExploreError::NoSuchOrder { .. } => Failure::usage("NO_SUCH_ORDER", format!("--replay {choices}: {error}")),
+        error => Failure::failed("EXPLORE_FAILED", error.to_string()),
+    })?;
+    let code = if outcome.status == ThreadStatus::Completed {
+        0
+    } else {
+        FAILED
+    };
+    let text = match args.output {
+        Output::Text => described(&outcome),
+        Output::Json => json_text(json!(outcome)),
+    };
+    Ok(answer(&text, code))
+}
+
+fn described(outcome: &Outcome) -> String {
+    let status = match (&outcome.error, outcome.status) {
+        (None, ThreadStatus::Running) => "RUNNING (waits for ever)",
+        (_, status) => status.as_str(),
+    };
+    let output = match &outcome.error {
+        Some(error) => format!("error   {}: {}", error.code.as_str(), error.message),
+        None => format!("output  {}", outcome.output),
+    };
+    format!("status  {status}\n{output}\norder   {}\n", outcome.order.join(", "))
+}
+
+/// Returns a command for each outcome that replays its order.
+fn commands(explored: &Exploration) -> String {
+    let given = given_arguments();
+    let valued = ["--output", "--max-schedules", "--samples"];
+    let flags = ["--expect-one", "--no-reduction", "--quiet", "-q"];
+    let commands = explored.outcomes.iter().zip(1..).map(|(outcome, no)| {
+        let replay = format!("--replay {}", outcome.replay);
+        format!("again {no}: {}\n", repeating(&given, &valued, &flags, &replay))
+    });
+    commands.collect()
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {
@@ -142,7 +207,7 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("{} outcomes{how}", progress.outcomes));
 }
 
-fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> Result<ExitCode, Failure> {
+fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> ExitCode {
     let is_one = explored.outcomes.len() == 1 && explored.complete;
     let code = match (was_interrupted, args.expect_one && !is_one) {
         (true, _) => INTERRUPTED,
@@ -150,14 +215,8 @@ fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> Result<E
         (false, false) => 0,
     };
     let text = match args.output {
-        Output::Text => explored.to_string(),
-        Output::Json => {
-            let text = serde_json::to_string_pretty(explored);
-            format!(
-                "{}\n",
-                text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?
-            )
-        }
+        Output::Text => format!("{explored}{}", commands(explored)),
+        Output::Json => json_text(json!(explored)),
     };
-    Ok(answer(&text, code))
+    answer(&text, code)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::redact::masked;
 use crate::sanitize::sanitize;
-use crate::terminal::{FAILED, Output, USAGE, answer};
+use crate::terminal::{FAILED, Output, USAGE, answer, json_text};
 use crate::{faults, terminal};
 
 /// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` if files have faults.
@@ -63,14 +63,19 @@ impl Failure {
         }
     }
 
+    /// Sets the exit code.
+    pub(crate) fn exiting(self, exit: u8) -> Self {
+        Self { exit, ..self }
+    }
+
     /// Returns the error code.
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
 
-    /// Returns exit code, error code and message, for another process.
-    pub(crate) fn into_told(self) -> (u8, String, String) {
-        (self.exit, self.code.into_owned(), self.message)
+    /// Returns exit code, error code, message and help, for another process.
+    pub(crate) fn into_told(self) -> (u8, String, String, Option<String>) {
+        (self.exit, self.code.into_owned(), self.message, self.help)
     }
 
     /// Adds a hint on how to fix the failure.
@@ -88,7 +93,7 @@ impl Failure {
     /// Prints the failure and returns its exit code.
     pub(crate) fn report(self, output: Output) -> ExitCode {
         match output {
-            Output::Json => answer(&format!("{:#}\n", self.json()), self.exit),
+            Output::Json => answer(&json_text(self.json()), self.exit),
             Output::Text => {
                 let text = self.text();
                 // Ignore the error: without stderr, only the exit code reports the failure.

@@ -6,11 +6,15 @@ use std::{fs, io};
 
 use pirn::check::SourceFile;
 use pirn::config::read_text;
+use pirn::with_skills;
 use pirn_definition::definition::nearest;
 
 use crate::failure::Failure;
 use crate::redact;
-use crate::terminal::say;
+use crate::terminal::{say, shell_quoted};
+
+/// Workflow file of a command that names none.
+pub(crate) const DEFAULT: &str = "workflow.json";
 
 /// Maximum size of a file or of stdin: a long conversation has a few million bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -29,7 +33,7 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
         match read_one(path) {
             Ok(text) => {
                 redact::hide_misplaced_in(&text);
-                files.push(SourceFile::new(path, text));
+                files.push(with_skills(SourceFile::new(path, text), Path::new(path)));
             }
             Err(error) => unreadable.push(unreadable_text(path, &error)),
         }
@@ -58,12 +62,15 @@ fn unreadable_text(path: &str, error: &io::Error) -> String {
 pub(crate) fn hint(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::IsADirectory => "; it is a folder: name the file in it".to_owned(),
+        io::ErrorKind::NotFound if path == DEFAULT => {
+            "; name the FILE of a workflow, or let `pirn init FOLDER` write one".to_owned()
+        }
         io::ErrorKind::NotFound => beside(Path::new(path)).unwrap_or_default(),
         _ => String::new(),
     }
 }
 
-/// Returns the name in the missing file's folder that is nearest to the given one.
+/// Returns the name in the missing file's folder that is nearest to the given one, or the names that it has.
 fn beside(path: &Path) -> Option<String> {
     let folder = match path.parent()? {
         folder if folder.as_os_str().is_empty() => Path::new("."),
@@ -77,8 +84,35 @@ fn beside(path: &Path) -> Option<String> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .take(MAX_NAMES)
         .collect();
-    let near = nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
-    Some(format!("; did you mean {}?", path.with_file_name(near).display()))
+    match nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str)) {
+        Some(near) => Some(format!("; did you mean {}?", path.with_file_name(near).display())),
+        None => Some(format!("; the folder has {}", listed(names))),
+    }
+}
+
+/// Formats the first names of a folder.
+fn listed(mut names: Vec<String>) -> String {
+    const SHOWN: usize = 5;
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    if names.is_empty() {
+        return "no files".to_owned();
+    }
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+}
+
+/// Returns the failure for a file that cannot be written.
+pub(crate) fn unwritable(path: &str, error: &io::Error) -> Failure {
+    let failure = Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}"));
+    let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+            let folder = shell_quoted(&folder.display().to_string()).into_owned();
+            failure.with_help(format!("create its folder first: mkdir -p {folder}"))
+        }
+        _ => failure,
+    }
 }
 
 fn read_one(path: &str) -> io::Result<String> {

@@ -27,7 +27,7 @@ of a FORK as a lane; HTML is one page with the errors and warnings too.
 Exit codes: 0, 1 nothing to draw, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     /// Workflow files, or - for stdin
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(default_value = files::DEFAULT, value_name = "FILE")]
     files: Vec<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]

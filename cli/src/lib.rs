@@ -5,7 +5,9 @@
 //! A module imports only modules of lower lines:
 //!
 //! ```text
-//! explore  mcp  runs  studio  worker
+//! cases  chaos  explore  mcp  studio  worker
+//!   ↓
+//! runs
 //!   ↓
 //! serve
 //!   ↓
@@ -13,13 +15,17 @@
 //!   ↓
 //! models  sessions  store_owner  tools  validate
 //!   ↓
-//! config  context  graph  place
+//! place
+//!   ↓
+//! store_key
+//!   ↓
+//! config  context  graph
 //!   ↓
 //! files  init  log  man  store
 //!   ↓
 //! failure
 //!   ↓
-//! completions  faults  interrupt  schema
+//! completions  examples  faults  interrupt  schema  skill
 //!   ↓
 //! terminal
 //!   ↓
@@ -32,9 +38,12 @@
 //! 3. `serve`, `studio`, `worker` and `mcp`: processes that stay. `place`: the stores that they use.
 //! 4. `failure` and `faults`: errors as people and as programs read them.
 
+mod cases;
+mod chaos;
 mod completions;
 mod config;
 mod context;
+mod examples;
 mod explore;
 mod failure;
 mod faults;
@@ -42,6 +51,7 @@ mod files;
 mod graph;
 mod init;
 mod interrupt;
+mod listen;
 mod log;
 mod man;
 mod mcp;
@@ -55,9 +65,12 @@ mod schema;
 mod scripts;
 mod serve;
 mod served;
+mod service_settings;
 mod sessions;
 mod signals;
+mod skill;
 mod store;
+mod store_key;
 mod store_owner;
 #[cfg(feature = "studio")]
 mod studio;
@@ -70,9 +83,11 @@ mod worker;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pirn_definition::definition::nearest;
 
 use failure::Failure;
 use sanitize::sanitize;
@@ -90,8 +105,11 @@ Examples:
   pirn validate workflow.json
   pirn graph workflow.json --format svg > workflow.svg
 
-Exit codes: 0 completed or valid, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted.
-`pirn COMMAND --help` has examples of each."
+Environment: PIRN_STORE is the default of --store, PIRN_PROFILES of --profiles; PIRN_STORE_KEY has the keys of an
+encrypted store. Commands that take workflow files read workflow.json if none is named.
+
+Exit codes: 0 completed or valid, 1 failed or invalid, 2 wrong usage or an unreadable file, 124 a time limit ended the run, 130
+interrupted. `pirn COMMAND --help` has examples of each."
 )]
 struct Cli {
     /// Colours of the output
@@ -122,9 +140,14 @@ enum Command {
     /// Offer workflows as tools of an MCP server, over stdio
     Mcp(mcp::Args),
     /// Check workflow files: every error and warning, with its location
+    #[command(visible_alias = "check")]
     Validate(validate::Args),
     /// Run a workflow in every order in which branches can end, and compare the outcomes
     Explore(explore::Args),
+    /// Run a workflow under random faults, and compare the outcomes with those without faults
+    Chaos(chaos::Args),
+    /// Run recorded cases, and compare their outcomes
+    Test(cases::Args),
     /// Draw workflows: Mermaid, Graphviz or SVG
     Graph(graph::Args),
     /// Show the messages that a model receives: selection, layout, tool blocks, compression, batches, tokens, as JSON
@@ -133,6 +156,8 @@ enum Command {
     Models(models::Args),
     /// Print the JSON Schema of a workflow file
     Schema(schema::Args),
+    /// Print a page from which a language model learns to write workflows
+    Skill(skill::Args),
     /// List the tools of a config file, or call one
     Tools(tools::Args),
     /// Print a script that completes commands in a shell
@@ -148,9 +173,12 @@ pub fn main() -> ExitCode {
     }
     // On failure, orphaned processes of tools are found only by the mark in their environment.
     let _: std::io::Result<()> = pirn::tools::adopt_orphans();
-    let cli = match Cli::try_parse() {
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return unparsed(&error),
+        Err(error) => return unparsed(&with_near_command(error)),
     };
     cli.color.apply();
     let output = cli.command.output();
@@ -159,6 +187,34 @@ pub fn main() -> ExitCode {
     let code = ended.unwrap_or_else(|failure| failure.report(output));
     pirn::tools::kill_all();
     code
+}
+
+/// Returns the command with the help of its subcommands and the long form of its version.
+fn command() -> clap::Command {
+    static VERSION: LazyLock<String> = LazyLock::new(version);
+    examples::added(Cli::command()).long_version(VERSION.as_str())
+}
+
+/// Returns the version, the commit and the optional features of this build.
+fn version() -> String {
+    let features: Vec<&str> = [
+        ("javascript", cfg!(feature = "javascript")),
+        ("otel", cfg!(feature = "otel")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("providers", cfg!(feature = "providers")),
+        ("restate", cfg!(feature = "restate")),
+        ("studio", cfg!(feature = "studio")),
+        ("tiktoken", cfg!(feature = "tiktoken")),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_on)| is_on.then_some(name))
+    .collect();
+    format!(
+        "{}\ncommit: {}\nfeatures: {}",
+        env!("CARGO_PKG_VERSION"),
+        option_env!("PIRN_COMMIT").unwrap_or("unknown"),
+        features.join(", ")
+    )
 }
 
 impl Command {
@@ -176,13 +232,16 @@ impl Command {
             Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
             Self::Explore(args) => explore::run(&args),
+            Self::Chaos(args) => chaos::run(&args),
+            Self::Test(args) => cases::run(&args),
             Self::Graph(args) => graph::run(&args),
             Self::Context(args) => context::run(&args),
             Self::Models(args) => models::run(&args),
             Self::Schema(args) => Ok(schema::run(&args)),
+            Self::Skill(args) => Ok(skill::run(&args)),
             Self::Tools(args) => tools::run(args),
-            Self::Completions(args) => Ok(completions::run(&args, Cli::command())),
-            Self::Man(args) => man::run(&args, Cli::command()),
+            Self::Completions(args) => Ok(completions::run(&args, command())),
+            Self::Man(args) => man::run(&args, command()),
         }
     }
 
@@ -194,6 +253,8 @@ impl Command {
             Self::Sessions(args) => args.output,
             Self::Validate(args) => args.output,
             Self::Explore(args) => args.output,
+            Self::Chaos(args) => args.output,
+            Self::Test(args) => args.output,
             Self::Models(args) => args.output(),
             Self::Tools(args) => args.output(),
             #[cfg(feature = "cluster")]
@@ -206,10 +267,42 @@ impl Command {
             | Self::Graph(_)
             | Self::Context(_)
             | Self::Schema(_)
+            | Self::Skill(_)
             | Self::Completions(_)
             | Self::Man(_) => Output::Text,
         }
     }
+}
+
+/// Replaces the suggestion for an unknown command: by the nearest name with swapped letters counted once, by a subcommand of
+/// `runs` with this name, or by `--version`.
+fn with_near_command(mut error: clap::Error) -> clap::Error {
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return error,
+    };
+    // Only of `pirn` itself: its subcommands have names of their own.
+    let is_first = std::env::args_os().nth(1).is_some_and(|first| first == word.as_str());
+    if !is_first || error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let command = command();
+    let names = |command: &clap::Command| -> Vec<String> {
+        command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
+    };
+    let of_runs = command.find_subcommand("runs").map(names).unwrap_or_default();
+    let meant = if word == "version" {
+        Some("--version".to_owned())
+    } else if of_runs.contains(&word) {
+        Some(format!("runs {word}"))
+    } else {
+        nearest(&word, names(&command).iter().map(String::as_str)).map(str::to_owned)
+    };
+    error.insert(
+        ContextKind::SuggestedSubcommand,
+        ContextValue::Strings(meant.into_iter().collect()),
+    );
+    error
 }
 
 /// Prints the error of invalid arguments, or the requested help.
@@ -234,8 +327,9 @@ fn unparsed(error: &clap::Error) -> ExitCode {
     let message = error.render().to_string();
     let first = message.lines().next().unwrap_or_default();
     let failure = Failure::usage("USAGE", first.trim_start_matches("error: "));
-    let near = error
-        .get(ContextKind::SuggestedArg)
+    let near = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand]
+        .into_iter()
+        .find_map(|kind| error.get(kind))
         .map(|near| format!("did you mean {near}?"));
     match near {
         Some(near) => failure.with_help(near),

@@ -34,10 +34,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let interrupt = interrupt::listen();
-    let (engine, ids) = args.served.open(None)?;
+    let (engine, offer) = args.served.open(None)?;
     let service = Service::new(engine, Options::default());
     service
-        .publish(&ids)
+        .publish(&offer)
         .map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;

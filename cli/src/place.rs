@@ -3,22 +3,24 @@
 #[cfg(feature = "restate")]
 pub(crate) mod restate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pirn::Engine;
+use pirn::config::ConfigText;
 use pirn::store::{SqliteStore, Store};
 
 use crate::failure::Failure;
 use crate::store::{file, refused};
+use crate::store_key::KeyArgs;
 use crate::terminal::shell_quoted;
 
 /// The location of the runs.
 #[derive(clap::Args)]
 pub(crate) struct StoreArgs {
-    /// The store: a file, or a folder with a runs.db
-    #[arg(long, global = true, value_name = "FILE", default_value = "runs.db")]
-    store: String,
+    /// The store: a file, or a folder with a runs.db (default: PIRN_STORE of the environment, otherwise runs.db)
+    #[arg(long, global = true, value_name = "FILE")]
+    store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
 }
@@ -27,7 +29,22 @@ impl StoreArgs {
     /// Returns the location that the arguments name.
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         let place = self.shared.place()?;
-        Ok(place.unwrap_or_else(|| Place::File(self.store.clone())))
+        let file = || self.store.clone().or_else(from_environment);
+        Ok(place.unwrap_or_else(|| self.shared.file(file().unwrap_or_else(|| "runs.db".to_owned()))))
+    }
+
+    /// Opens an existing store file.
+    pub(crate) fn open_file(&self) -> Result<SqliteStore, Failure> {
+        match self.place()? {
+            Place::File(file) => {
+                check_exists(&file.path())?;
+                file.open(None)
+            }
+            #[cfg(feature = "postgres")]
+            Place::Postgres(_) => Err(no_file()),
+            #[cfg(feature = "restate")]
+            Place::Restate(_) => Err(no_file()),
+        }
     }
 
     /// Opens an existing store.
@@ -42,6 +59,18 @@ impl StoreArgs {
     }
 }
 
+/// Returns the failure of a command about a file.
+#[cfg(feature = "cluster")]
+fn no_file() -> Failure {
+    let message = "the command needs a store file; a store on a server relies on the encryption of that server";
+    Failure::usage("USAGE", message).with_help("name a file: --store FILE")
+}
+
+/// Returns the store that the environment names.
+fn from_environment() -> Option<String> {
+    std::env::var("PIRN_STORE").ok().filter(|named| !named.is_empty())
+}
+
 /// The server of a store that several processes share.
 #[derive(clap::Args)]
 pub(crate) struct SharedArgs {
@@ -49,8 +78,8 @@ pub(crate) struct SharedArgs {
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_enum, value_name = "ENGINE")]
     engine: Option<EngineName>,
-    /// The engine's server, such as postgres://user@localhost:5432/pirn or http://localhost:8080 (default: the environment's
-    /// PIRN_ENGINE_URL)
+    /// The engine's server, such as postgres:///pirn (local socket), postgres://user@db.example/pirn?sslmode=verify-full,
+    /// "host=db dbname=pirn" or http://localhost:8080 (default: the environment's PIRN_ENGINE_URL)
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
@@ -62,6 +91,8 @@ pub(crate) struct SharedArgs {
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     claim: u32,
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 /// The engines whose stores several processes share.
@@ -76,10 +107,17 @@ pub(crate) enum EngineName {
     Restate,
 }
 
+/// A store file with the argument that names its keys.
+#[derive(Clone)]
+pub(crate) struct StoreFile {
+    named: String,
+    key: KeyArgs,
+}
+
 /// Location of a store; see the module.
 #[derive(Clone)]
 pub(crate) enum Place {
-    File(String),
+    File(StoreFile),
     #[cfg(feature = "postgres")]
     Postgres(shared::Postgres),
     #[cfg(feature = "restate")]
@@ -94,17 +132,32 @@ impl SharedArgs {
         match (self.engine, url) {
             #[cfg(feature = "postgres")]
             (Some(EngineName::Postgres), Some(url)) => {
+                self.key.refuse()?;
                 Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim })))
             }
             #[cfg(feature = "restate")]
-            (Some(EngineName::Restate), Some(url)) => Ok(Some(Place::Restate(restate::Restate {
-                url,
-                admin: self.admin.clone(),
-                claim: self.claim,
-                endpoint: None,
-            }))),
+            (Some(EngineName::Restate), Some(url)) => {
+                self.key.refuse()?;
+                Ok(Some(Place::Restate(restate::Restate {
+                    url,
+                    admin: self.admin.clone(),
+                    claim: self.claim,
+                    endpoint: None,
+                })))
+            }
+            // As for psql, the environment alone may name the database.
+            #[cfg(feature = "postgres")]
+            (Some(EngineName::Postgres), None)
+                if ["PGHOST", "PGDATABASE", "PGSERVICE"]
+                    .iter()
+                    .any(|name| std::env::var_os(name).is_some()) =>
+            {
+                self.key.refuse()?;
+                let url = "postgres://".to_owned();
+                Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim })))
+            }
             (Some(_), None) => Err(Failure::usage("USAGE", "--engine needs the --url of its server")
-                .with_help("such as --url postgres://user@localhost:5432/pirn, or http://localhost:8080 of Restate")),
+                .with_help("such as --url postgres:///pirn, or http://localhost:8080 of Restate")),
             (None, _) if self.url.is_some() => Err(Failure::usage("USAGE", "--url needs --engine")),
             (None, _) => Ok(None),
         }
@@ -117,22 +170,50 @@ impl SharedArgs {
         Ok(None)
     }
 
-    /// Returns the server, or else the file of this name.
+    /// Returns the server, or else the file of this name or of the environment.
     pub(crate) fn or(&self, store: Option<&str>) -> Result<Option<Place>, Failure> {
-        Ok(self
-            .place()?
-            .or_else(|| store.map(|named| Place::File(named.to_owned()))))
+        Ok(self.place()?.or_else(|| {
+            store
+                .map(str::to_owned)
+                .or_else(from_environment)
+                .map(|named| self.file(named))
+        }))
+    }
+
+    fn file(&self, named: String) -> Place {
+        let key = self.key.clone();
+        Place::File(StoreFile { named, key })
     }
 }
 
+impl StoreFile {
+    fn path(&self) -> PathBuf {
+        file(&self.named)
+    }
+
+    fn open(&self, config: Option<&ConfigText>) -> Result<SqliteStore, Failure> {
+        let path = self.path();
+        let store = match self.key.keys(config)? {
+            None => SqliteStore::open(path),
+            Some(keys) => SqliteStore::open_encrypted(path, keys),
+        };
+        store.map_err(|error| refused(&error))
+    }
+}
+
+fn check_exists(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        return Ok(());
+    }
+    let message = format!("there is no store {}", path.display());
+    Err(Failure::usage("NO_STORE", message).with_help("name it with --store FILE; `pirn run --store FILE` makes one"))
+}
+
 impl Place {
-    /// Opens the store; a missing file is created.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+    /// Opens the store; a missing file is created. The config may name its keys; without one, the default config does.
+    pub(crate) fn open(&self, config: Option<&ConfigText>) -> Result<Arc<dyn Store>, Failure> {
         match self {
-            Self::File(named) => {
-                let store = SqliteStore::open(file(named)).map_err(|error| refused(&error))?;
-                Ok(Arc::new(store))
-            }
+            Self::File(file) => Ok(Arc::new(file.open(config)?)),
             #[cfg(feature = "postgres")]
             Self::Postgres(server) => server.open(),
             #[cfg(feature = "restate")]
@@ -142,19 +223,17 @@ impl Place {
 
     /// Opens the store; fails if its file is missing.
     pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
-        if let Some(path) = self.file().filter(|path| !path.exists()) {
-            let message = format!("there is no store {}", path.display());
-            return Err(Failure::usage("NO_STORE", message)
-                .with_help("name it with --store FILE; `pirn run --store FILE` makes one"));
+        if let Some(path) = self.file() {
+            check_exists(&path)?;
         }
-        self.open()
+        self.open(None)
     }
 
     /// Returns the path of the file; `None` for a server.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps))] // as with an engine
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match self {
-            Self::File(named) => Some(file(named)),
+            Self::File(file) => Some(file.path()),
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => None,
             #[cfg(feature = "restate")]
@@ -165,7 +244,7 @@ impl Place {
     /// Formats the command line arguments that name this location.
     pub(crate) fn arguments(&self) -> String {
         match self {
-            Self::File(named) => format!("--store {}", shell_quoted(named)),
+            Self::File(file) => format!("--store {}", shell_quoted(&file.named)),
             #[cfg(feature = "postgres")]
             Self::Postgres(server) => format!("--engine postgres --url {}", shell_quoted(&server.shown())),
             #[cfg(feature = "restate")]
@@ -214,40 +293,22 @@ pub(crate) mod shared {
                 ConnectError::Absurdctl { .. } => {
                     failure.with_help("install it, and psql: pip install absurdctl==0.5.1; or name it by --absurdctl")
                 }
-                ConnectError::Url(_) => failure.with_help("such as postgres://user@localhost:5432/pirn"),
+                ConnectError::Url(_) => failure.with_help(
+                    "such as postgres:///pirn (local socket) or postgres://user@host:5432/pirn?sslmode=verify-full",
+                ),
                 ConnectError::Version { .. } => failure.with_help(
                     "all workers of a server must have one version: stop the others, and migrate the schema first",
                 ),
-                ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,
+                _other => match error.help() {
+                    Some(help) => failure.with_help(help.to_owned()),
+                    None => failure,
+                },
             }
         }
 
         /// Returns the URL without its password.
         pub(super) fn shown(&self) -> String {
-            let Some((scheme, rest)) = self.url.split_once("://") else {
-                return "URL".to_owned();
-            };
-            let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-            let is_shown = |pair: &&str| {
-                let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-                // Hide names with percent-encoding too: an encoded name may mean `password`.
-                !name.contains("pass") && !name.contains('%')
-            };
-            let query: Vec<&str> = query
-                .split('&')
-                .filter(|pair| !pair.is_empty())
-                .filter(is_shown)
-                .collect();
-            let query = if query.is_empty() {
-                String::new()
-            } else {
-                format!("?{}", query.join("&"))
-            };
-            let Some((user, host)) = rest.rsplit_once('@') else {
-                return format!("{scheme}://{rest}{query}");
-            };
-            let user = user.split_once(':').map_or(user, |(user, _)| user);
-            format!("{scheme}://{user}@{host}{query}")
+            pirn_postgres::without_password(&self.url)
         }
     }
 }

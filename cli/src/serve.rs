@@ -7,18 +7,19 @@ use std::time::Duration;
 use pirn::Engine;
 #[cfg(feature = "studio")]
 use pirn_service::StudioMode;
-use pirn_service::{Access, Limits, Options, Service, serve};
-use tokio::net::TcpListener;
+use pirn_service::{Access, Limits, Options, Service, TenantLimits, Tls, serve_on};
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
-use crate::files;
 use crate::interrupt::{self, Interrupt};
+use crate::listen::ListenAddress;
 use crate::log::LogArgs;
 use crate::place::SharedArgs;
-use crate::served::{ServedFiles, WorkflowIds};
+use crate::served::{Offer, ServedFiles};
+use crate::service_settings::AccessArgs;
 use crate::signals::{Signal, Signals};
 use crate::store::not_resumed;
+use crate::store_owner;
 use crate::terminal::{FAILED, Output};
 
 /// Arguments of `pirn serve`.
@@ -31,33 +32,36 @@ Examples:
 
   curl http://127.0.0.1:7474/v1/runs?wait=10 -H 'Content-Type: application/json' -d '{\"workflow\": \"greet\"}'
 
-SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way
+SIGHUP reads the workflows, tokens and the certificate again; SIGTERM ends the service when the runs under way
 have; with --store, runs that have not ended after the grace period stay in the store and are resumed at the next start.
 
 Exit codes: 0 stopped by a signal and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     #[command(flatten)]
     served: ServedFiles,
-    /// Address to listen on; any but a loopback one needs a token
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474", value_parser = address)]
-    listen: SocketAddr,
+    /// Address to listen on, unix:PATH for a unix socket, or systemd for the socket of a socket unit; an address that other
+    /// machines reach, and systemd, need a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474", value_parser = str::parse::<ListenAddress>)]
+    pub(crate) listen: ListenAddress,
+    /// Use TLS with this certificate chain, a PEM file; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// The private key of --tls-cert, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
     /// Store for runs and sessions, a file or a folder: runs that have not ended are resumed at the next start
     #[arg(long, value_name = "FILE")]
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
+    /// Remove runs from the store that ended longer ago than this age: 90s, 30m, 12h, 30d
+    #[arg(long, value_name = "AGE", value_parser = crate::runs::age)]
+    keep_ended: Option<Duration>,
     /// Execute no runs: runs that clients start are queued in the server of --engine for its workers
     #[arg(long)]
     detach: bool,
-    /// A file with one token per line; a request must have one of them: Authorization: Bearer TOKEN
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<String>,
-    /// An accepted Host name, in addition to localhost and the listening address
-    #[arg(long, value_name = "NAME", value_parser = host)]
-    allow_host: Vec<String>,
-    /// An origin whose pages may send requests, such as https://app.example.com
-    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
-    allow_origin: Vec<String>,
+    #[command(flatten)]
+    access: AccessArgs,
     /// Access of the page at /studio/ (default: full on a loopback address, read on any other)
     #[cfg(feature = "studio")]
     #[arg(long, value_enum, value_name = "MODE")]
@@ -93,31 +97,21 @@ pub(crate) enum Mode {
     Full,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "expected an address and a port, such as 127.0.0.1:7474".to_owned())
-}
-
-fn host(text: &str) -> Result<String, String> {
-    Access::check_host(text).map(|()| text.to_owned())
-}
-
-fn origin(text: &str) -> Result<String, String> {
-    Access::check_origin(text).map(|()| text.to_owned())
-}
-
 /// Serves until a stop signal arrives.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    serve_files(args, &|_| {})
+    serve_files(args, &|_, _| {})
 }
 
-/// Serves until a stop signal arrives. Calls `on_listening` with the address once connections are accepted.
-pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(SocketAddr)) -> Result<ExitCode, Failure> {
+/// Serves until a stop signal arrives. Calls `on_listening` with the scheme and the address
+/// once a TCP socket accepts connections.
+pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) -> Result<ExitCode, Failure> {
     args.log.begin()?;
-    let tokens = args.tokens()?;
-    if tokens.is_empty() && !args.listen.ip().is_loopback() {
+    let settings = args.served.settings()?;
+    let access = args.access.access(&settings)?;
+    let tenant_limits = settings.tenant_limits;
+    if access.grants.is_empty() && access.jwt.is_none() && !args.listen.is_local() {
         let message = format!("every client that reaches {} could start runs", args.listen);
-        return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
+        return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file, or a --jwt-issuer"));
     }
     let place = args.shared.or(args.store.as_deref())?;
     if args.detach && place.as_ref().is_none_or(|place| place.file().is_some()) {
@@ -126,15 +120,30 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(SocketAddr)) -> Res
             "--detach needs a server that workers share: --engine and its --url",
         ));
     }
+    if args.keep_ended.is_some() && place.is_none() {
+        let message = "--keep-ended needs a store: --store FILE, or --engine";
+        return Err(Failure::usage("USAGE", message));
+    }
     let interrupt = interrupt::listen_until_served();
-    let (engine, ids) = args.served.open(place.as_ref())?;
+    let (engine, offer) = args.served.open(place.as_ref())?;
+    // For commands about the store while this process has it open.
+    let store_socket = place
+        .as_ref()
+        .filter(|place| place.file().is_some())
+        .and_then(|place| store_owner::listen(place, &engine, true));
     #[cfg(feature = "otel")]
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(listen(args, (&engine, &ids), (tokens, interrupt), on_listening)),
+        Ok(runtime) => runtime.block_on(listen(
+            args,
+            (&engine, &offer),
+            (access, tenant_limits, interrupt),
+            on_listening,
+        )),
         Err(error) => Err(Failure::failed("NO_THREADS", error.to_string())),
     };
+    drop(store_socket);
     #[cfg(feature = "otel")]
     if let Some(telemetry) = telemetry {
         // If `shutdown` was never called, dropping the last handle stops the engine.
@@ -146,19 +155,6 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(SocketAddr)) -> Res
 }
 
 impl Args {
-    fn tokens(&self) -> Result<Vec<String>, Failure> {
-        let Some(path) = &self.token_file else {
-            return Ok(Vec::new());
-        };
-        let text = files::read_named(path)?;
-        let lines = text.lines().map(str::trim);
-        let tokens: Vec<String> = lines.filter(|line| !line.is_empty()).map(str::to_owned).collect();
-        if tokens.is_empty() {
-            return Err(Failure::usage("NO_TOKEN", format!("{path} has no token")));
-        }
-        Ok(tokens)
-    }
-
     #[cfg(feature = "otel")]
     fn telemetry(&self, engine: &Engine) -> Result<Option<pirn_otel::Telemetry>, Failure> {
         let Some(endpoint) = &self.otlp else { return Ok(None) };
@@ -188,21 +184,14 @@ impl Args {
             .map_err(|message| Failure::usage("INVALID_USAGE", message))
     }
 
-    fn options(&self, tokens: Vec<String>) -> Options {
-        let mut access = Access {
-            tokens,
-            origins: self.allow_origin.clone(),
-            ..Access::default()
+    fn options(&self, access: Access, tenant_limits: TenantLimits) -> Options {
+        let access = match self.listen.host() {
+            Some(name) => access.host(&name),
+            None => access,
         };
-        let address = match self.listen {
-            SocketAddr::V4(address) => address.ip().to_string(),
-            SocketAddr::V6(address) => format!("[{}]", address.ip()),
-        };
-        for name in self.allow_host.iter().chain([&address]) {
-            access = access.host(name);
-        }
         Options {
             access,
+            tenant_limits,
             enqueue_only: self.detach,
             #[cfg(feature = "studio")]
             studio: self.studio_mode(),
@@ -215,23 +204,32 @@ impl Args {
         match self.studio {
             Some(Mode::Off) => StudioMode::Off,
             Some(Mode::Full) => StudioMode::Full,
-            None if self.listen.ip().is_loopback() => StudioMode::Full,
+            None if self.listen.is_local() => StudioMode::Full,
             // Without a mode, because others than the owner of this machine may use the page.
             Some(Mode::Read) | None => StudioMode::Read,
         }
     }
 
-    /// Reloads workflows and tokens from their files; on an error the loaded ones stay in use.
-    fn reload(&self, service: &Service, engine: &Engine) {
-        match self.served.reload(engine).and_then(|ids| offered(service, &ids)) {
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let read = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose();
+        read.map_err(|why| Failure::usage("INVALID_CERTIFICATE", why))
+    }
+
+    /// Reloads workflows, tokens and the certificate from their files; on an error the loaded ones stay in use.
+    fn reload(&self, service: &Service, engine: &Engine, tls: Option<&Tls>) {
+        if let Some(Err(why)) = tls.map(Tls::reload) {
+            tracing::error!("reloading failed: the certificate is unchanged: {why}");
+        }
+        match self.served.reload(engine).and_then(|offer| publish(service, &offer)) {
             Ok(()) => tracing::info!("the workflows were reloaded"),
             Err(failure) => {
                 failure.report(Output::Text);
                 tracing::error!("reloading failed: the workflows are unchanged");
             }
         }
-        match self.tokens() {
-            Ok(tokens) => service.set_tokens(tokens),
+        match self.access.grants() {
+            Ok(grants) => service.set_grants(grants),
             Err(failure) => {
                 failure.report(Output::Text);
                 tracing::error!("reloading failed: the tokens are unchanged");
@@ -240,19 +238,20 @@ impl Args {
     }
 }
 
-fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
-    let offered = service.publish(ids);
-    offered.map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))
+fn publish(service: &Service, offer: &Offer) -> Result<(), Failure> {
+    let published = service.publish(offer);
+    published.map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))
 }
 
 async fn listen(
     args: &Args,
-    (engine, ids): (&Engine, &WorkflowIds),
-    (tokens, interrupt): (Vec<String>, Interrupt),
-    on_listening: &dyn Fn(SocketAddr),
+    (engine, offer): (&Engine, &Offer),
+    (access, tenant_limits, interrupt): (Access, TenantLimits, Interrupt),
+    on_listening: &dyn Fn(&str, SocketAddr),
 ) -> Result<ExitCode, Failure> {
-    let service = Service::new(engine.clone(), args.options(tokens));
-    offered(&service, ids)?;
+    let tls = args.tls()?;
+    let service = Service::new(engine.clone(), args.options(access, tenant_limits));
+    publish(&service, offer)?;
     #[cfg(feature = "otel")]
     let metrics = args.metrics(&service)?;
     // Resume stored runs before the port is open, so that the first request finds them.
@@ -268,26 +267,20 @@ async fn listen(
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
     // SIGHUP arrived after the files were read: read them again.
     if interrupt.stand_down() {
-        tokio::task::block_in_place(|| args.reload(&service, engine));
+        tokio::task::block_in_place(|| args.reload(&service, engine, tls.as_ref()));
     }
-    let listening = async {
-        let listener = TcpListener::bind(args.listen).await?;
-        let address = listener.local_addr()?;
-        Ok::<_, std::io::Error>((listener, address))
-    };
-    let (listener, address) = listening.await.map_err(|error| {
-        let message = format!("cannot listen on {}: {error}", args.listen);
-        Failure::usage("CANNOT_LISTEN", message)
-    })?;
-    tracing::info!("listening on http://{address}");
-    on_listening(address);
+    let (listener, place, address) = args.listen.open(tls.as_ref()).await?;
+    tracing::info!("listening on {place}");
+    if let Some(address) = address {
+        on_listening(if tls.is_some() { "https" } else { "http" }, address);
+    }
     let (stop, stopped) = oneshot::channel::<()>();
     let limits = Limits::default();
     let router = service.router();
     // A separate task: connections are accepted while files are read again.
     #[allow(clippy::disallowed_methods)] // no engine is asked: connections are the command's
     let serving = tokio::spawn(async move {
-        serve(listener, router, &limits, async {
+        serve_on(listener, router, &limits, async {
             // Stop in both cases: on a message, and if the sender was dropped.
             stopped.await.unwrap_or(());
         })
@@ -295,7 +288,7 @@ async fn listen(
     });
     let steering = async {
         while signals.next().await == Signal::Reload {
-            tokio::task::block_in_place(|| args.reload(&service, engine));
+            tokio::task::block_in_place(|| args.reload(&service, engine, tls.as_ref()));
         }
         tracing::info!(
             "no more runs are started; running ones may continue for {} s",
@@ -327,9 +320,17 @@ async fn listen(
         // Never resolve: only the signals end the `select` below.
         std::future::pending::<()>().await;
     };
+    let removing = async {
+        if let Some(age) = args.keep_ended {
+            service.remove_ended(age).await;
+        }
+        // Never resolve, as above.
+        std::future::pending::<()>().await;
+    };
     let (served, left) = tokio::select! {
         ended = async { tokio::join!(serving, steering) } => ended,
         () = working => (Ok(()), 0),
+        () = removing => (Ok(()), 0),
     };
     if let Err(error) = served {
         return Err(Failure::failed("INTERNAL", error.to_string()));

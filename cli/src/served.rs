@@ -1,15 +1,16 @@
 //! Workflow files that a command offers while it runs: opened at the start, and read again on a reload.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::executor::block_on;
 use pirn::Engine;
-use pirn::check::{CheckedFiles, SourceFile, World, check};
+use pirn::check::{CheckedFiles, Fault, SourceFile, World, check};
 use pirn::store::Store;
 
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
 use crate::place::Place;
+use crate::service_settings::ServiceSettings;
 use crate::store::{SERVED_CONFIG, refused};
 use crate::{files, tools};
 
@@ -17,7 +18,7 @@ use crate::{files, tools};
 #[derive(clap::Args)]
 pub(crate) struct ServedFiles {
     /// Workflow files, loaded together
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(default_value = files::DEFAULT, value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
     config: ConfigFile,
@@ -26,8 +27,8 @@ pub(crate) struct ServedFiles {
     max_runs: Option<u32>,
 }
 
-/// Ids of the offered workflows.
-pub(crate) type WorkflowIds = BTreeSet<String>;
+/// The offered workflows by their ids, each with its warnings.
+pub(crate) type Offer = BTreeMap<String, Vec<Fault>>;
 
 impl ServedFiles {
     /// Creates the arguments from files that a command has found.
@@ -40,6 +41,11 @@ impl ServedFiles {
         }
     }
 
+    /// Returns the settings of a service in the config file.
+    pub(crate) fn settings(&self) -> Result<ServiceSettings, Failure> {
+        ServiceSettings::of(self.config.read(&self.files)?.as_ref())
+    }
+
     /// Maximum number of concurrent runs that are taken over from other processes.
     pub(crate) fn max_runs(&self) -> usize {
         const DEFAULT: usize = 1_000;
@@ -50,10 +56,11 @@ impl ServedFiles {
     ///
     /// # Errors
     /// Fails if the files or the config are invalid, or if a tool server fails to start.
-    pub(crate) fn open(&self, place: Option<&Place>) -> Result<(Engine, WorkflowIds), Failure> {
+    pub(crate) fn open(&self, place: Option<&Place>) -> Result<(Engine, Offer), Failure> {
         let (_, config, checked) = self.read()?;
-        let ids = ids(&checked);
+        let offer = checked.warnings_by_workflow();
         let config = config.unwrap_or_default();
+        let text = config.text;
         let tools = tools::registry(config.tools)?;
         let mut builder = Engine::builder()
             .profiles(config.profiles)
@@ -63,13 +70,13 @@ impl ServedFiles {
             builder = builder.max_runs(runs as usize);
         }
         if let Some(place) = place {
-            let store = place.open()?;
+            let store = place.open(text.as_ref())?;
             self.tell_store(&*store)?;
             builder = builder.shared_store(store);
         }
         let engine = builder.checked(checked).build();
         let engine = engine.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))?;
-        Ok((engine, ids))
+        Ok((engine, offer))
     }
 
     /// Records the path of the config in the store, for commands that resume the runs.
@@ -83,13 +90,13 @@ impl ServedFiles {
     ///
     /// # Errors
     /// Fails if any file is invalid; the engine's workflows are unchanged then.
-    pub(crate) fn reload(&self, engine: &Engine) -> Result<WorkflowIds, Failure> {
+    pub(crate) fn reload(&self, engine: &Engine) -> Result<Offer, Failure> {
         let (files, config, checked) = self.read()?;
         if engine.load_files(&files).is_err() {
             let text = config.as_ref().and_then(|config| config.text.as_ref());
             return Err(Failure::invalid(files, text, checked));
         }
-        Ok(ids(&checked))
+        Ok(checked.warnings_by_workflow())
     }
 
     fn read(&self) -> Result<(Vec<SourceFile>, Option<Config>, CheckedFiles), Failure> {
@@ -107,9 +114,4 @@ impl ServedFiles {
         }
         Ok((files, config, checked))
     }
-}
-
-fn ids(checked: &CheckedFiles) -> WorkflowIds {
-    let workflows = checked.loaded().workflows.iter();
-    workflows.map(|workflow| workflow.value.id.clone()).collect()
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::store::{close, refused};
-use crate::terminal::{Output, answer, shell_quoted, table};
+use crate::terminal::{Output, answer, json_text, shell_quoted, table};
 
 /// Arguments of `pirn sessions`.
 #[derive(clap::Args)]
@@ -35,7 +35,11 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// List the sessions
-    List,
+    List {
+        /// Print only the ids, one a line
+        #[arg(long)]
+        ids: bool,
+    },
     /// Show a session: the conversation and variables with which its next run starts
     Show {
         /// Id of the session
@@ -57,13 +61,13 @@ const PAGE: usize = 1_000;
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (store, output) = (&args.store, args.output);
     match &args.command {
-        Command::List => list(store, output),
+        Command::List { ids } => list(store, output, *ids),
         Command::Show { id } => show(store, output, id),
         Command::Remove { ids } => remove(store, output, ids),
     }
 }
 
-fn list(store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+fn list(store: &StoreArgs, output: Output, only_ids: bool) -> Result<ExitCode, Failure> {
     let store = store.open()?;
     let (mut sessions, mut after) = (Vec::new(), None);
     loop {
@@ -75,10 +79,10 @@ fn list(store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         }
     }
     let text = match output {
-        Output::Json => format!(
-            "{:#}\n",
-            json!({"sessions": sessions.iter().map(shown).collect::<Vec<_>>()})
-        ),
+        Output::Text if only_ids => sessions
+            .iter()
+            .fold(String::new(), |text, session| text + &session.id + "\n"),
+        Output::Json => json_text(json!({"sessions": sessions.iter().map(shown).collect::<Vec<_>>()})),
         Output::Text => table(
             &["SESSION", "RUNS", "LAST RUN"],
             sessions
@@ -108,7 +112,7 @@ fn show(store: &StoreArgs, output: Output, id: &str) -> Result<ExitCode, Failure
     }
     let whole = state.shown(id);
     let text = match output {
-        Output::Json => format!("{whole:#}\n"),
+        Output::Json => json_text(whole),
         Output::Text => {
             let mut text = format!("{id}, left by {} runs\n", state.version);
             for message in whole["conversation"]["messages"].as_array().into_iter().flatten() {
@@ -152,7 +156,7 @@ fn remove(store: &StoreArgs, output: Output, ids: &[String]) -> Result<ExitCode,
         block_on(store.shrink(false)).map_err(|error| refused(&error))?;
     }
     Ok(match output {
-        Output::Json => answer(&format!("{:#}\n", json!({ "removed": removed })), 0),
+        Output::Json => answer(&json_text(json!({ "removed": removed })), 0),
         Output::Text => answer(&format!("{removed} sessions\n"), 0),
     })
 }

@@ -10,6 +10,7 @@ use pirn::{Engine, ResumeError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::terminal::shell_quoted;
 
 /// Returns the file of a store with this name. A name that ends with a separator is a folder, even if the folder does not exist.
 pub(crate) fn file(named: &str) -> PathBuf {
@@ -45,9 +46,23 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());
     match error {
         StoreError::Held { .. } => Failure::usage(code, message)
-            .with_help("a store is held by one process at a time: wait until that process ends"),
+            .with_help(
+                "that process serves `pirn runs list`, `answer`, `say`, `emit`, `cancel` and `backup`; for other commands, wait until it ends",
+            ),
+        StoreError::KeyRefused { .. } => Failure::usage(code, message).with_help(
+            "give the keys of the store: --key-file FILE, PIRN_STORE_KEY, or keyFile of [store] in pirn.toml; the first one encrypts, several may decrypt",
+        ),
         StoreError::NoSuchRun { .. } => Failure::usage(code, message).with_help("list the runs: pirn runs list"),
-        StoreError::Unreadable { .. } => Failure::usage(code, message),
+        StoreError::Unreadable { file, .. } => {
+            let folder = Path::new(&**file).parent().filter(|folder| !folder.as_os_str().is_empty());
+            Failure::usage(code, message).with_help(match folder.filter(|folder| !folder.exists()) {
+                Some(folder) => format!(
+                    "create its folder first: mkdir -p {}",
+                    shell_quoted(&folder.display().to_string())
+                ),
+                None => "name another file with --store; a missing file becomes a new store".to_owned(),
+            })
+        }
         _ => Failure::failed(code, message),
     }
 }

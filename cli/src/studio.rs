@@ -36,8 +36,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         );
         return Err(failure.with_help("use pirn serve"));
     }
-    serve::serve_files(&args.serve, &|address| {
-        let page = page(address);
+    if !args.serve.listen.is_tcp() {
+        let message = format!("a browser cannot open {}", args.serve.listen);
+        return Err(Failure::usage("USAGE", message).with_help("give --listen an address and a port"));
+    }
+    serve::serve_files(&args.serve, &|scheme, address| {
+        let page = page(scheme, address);
         answer(&format!("{page}\n"), 0);
         if !args.no_open {
             open(&page);
@@ -46,13 +50,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Returns the address of the page for a browser on this machine: no browser connects to the wildcard address.
-fn page(address: SocketAddr) -> String {
+fn page(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    format!("http://{}/studio/", SocketAddr::new(ip, address.port()))
+    format!("{scheme}://{}/studio/", SocketAddr::new(ip, address.port()))
 }
 
 /// Opens an address in the user's browser. Does nothing if there is none: the address is printed.
@@ -87,7 +91,7 @@ mod tests {
             ("[::]:7474", "http://[::1]:7474/studio/"),
             ("10.1.2.3:7474", "http://10.1.2.3:7474/studio/"),
         ] {
-            assert_eq!(page(listen.parse().expect("an address")), shown);
+            assert_eq!(page("http", listen.parse().expect("an address")), shown);
         }
     }
 }

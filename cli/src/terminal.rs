@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use console::{Term, measure_text_width};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 
 use crate::sanitize::sanitize;
 
@@ -14,6 +15,8 @@ use crate::sanitize::sanitize;
 pub(crate) const FAILED: u8 = 1;
 /// Exit code of wrong usage, or of an unreadable file.
 pub(crate) const USAGE: u8 = 2;
+/// Exit code of a run that its time limit ended, as that of `timeout`.
+pub(crate) const TIMED_OUT: u8 = 124;
 /// Exit code after Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -28,6 +31,17 @@ pub(crate) enum Output {
     Text,
     /// One JSON object on stdout, also for failures
     Json,
+}
+
+/// Version of the JSON objects that commands print. Fields may be added within a version.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// Formats the JSON output of a command; an object gets the field `formatVersion`.
+pub(crate) fn json_text(mut value: Value) -> String {
+    if let Value::Object(fields) = &mut value {
+        fields.insert("formatVersion".to_owned(), FORMAT_VERSION.into());
+    }
+    format!("{value:#}\n")
 }
 
 /// The choice of colours in the output.
@@ -135,6 +149,31 @@ pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
         return word.into();
     }
     format!("'{}'", word.replace('\'', r"'\''")).into()
+}
+
+/// Returns the command of this process without some options, and with another one at the end. `valued` options have a value, `flags`
+/// have none.
+pub(crate) fn repeating(given: &[String], valued: &[&str], flags: &[&str], added: &str) -> String {
+    let mut words = vec!["pirn".to_owned()];
+    let mut given = given.iter();
+    while let Some(word) = given.next() {
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        if valued.contains(&name) {
+            if name == word {
+                given.next();
+            }
+        } else if !flags.contains(&word.as_str()) {
+            words.push(shell_quoted(word).into_owned());
+        }
+    }
+    words.push(added.to_owned());
+    words.join(" ")
+}
+
+/// Returns the arguments of this process.
+pub(crate) fn given_arguments() -> Vec<String> {
+    let given = std::env::args_os().skip(1);
+    given.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Prints one line to stderr, outside a run.

@@ -18,7 +18,7 @@ use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::sanitize::sanitize;
-use crate::terminal::{Output, answer};
+use crate::terminal::{Output, answer, json_text};
 
 /// Time limit for the end of a call's remaining processes, milliseconds.
 const GRACE: u64 = 500;
@@ -127,7 +127,7 @@ fn list(registry: &ToolRegistry, output: Output) -> ExitCode {
             let resources: Vec<Value> = registry.resources().map(resource_json).collect();
             let prompts: Vec<Value> = registry.prompts().map(prompt_json).collect();
             let all = json!({ "tools": tools, "resources": resources, "prompts": prompts });
-            format!("{all:#}\n")
+            json_text(all)
         }
         Output::Text => {
             let mut texts: Vec<String> = registry.list().map(|tool| as_text(&tool)).collect();
@@ -249,7 +249,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
         Some(result) if result.failed => Err(Failure::failed("TOOL_ERROR", result.content)),
         Some(result) => Ok(match output {
             Output::Text => answer(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
-            Output::Json => answer(&format!("{:#}\n", json!({"result": result.content})), 0),
+            Output::Json => answer(&json_text(json!({"result": result.content})), 0),
         }),
         None => Err(Failure::failed("TOOL_ERROR", "the call ended without an answer")),
     }

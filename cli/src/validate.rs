@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::faults::{self, counted};
 use crate::files;
 use crate::sanitize::sanitize_line;
-use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is};
+use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is, json_text};
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ JSON: {valid, errors[{code, message, pointer, line?, column?, file?, help?}], wa
 Exit codes: 0 valid, 1 invalid, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     /// Workflow files, checked together; - for stdin
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(default_value = files::DEFAULT, value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
     config: ConfigFile,
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 "warnings": checked.warnings(),
                 "checked": counts.json(),
             });
-            format!("{report:#}\n")
+            json_text(report)
         }
         Output::Text => {
             let in_order: Vec<String> = files.iter().map(|file| file.name.clone()).collect();

@@ -1,10 +1,14 @@
 //! `pirn worker`: executes runs of a server that several processes share.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use pirn::Engine;
+use pirn_service::{Limits, Options, Service, serve};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::config::ConfigFile;
 use crate::failure::Failure;
@@ -25,6 +29,7 @@ Examples:
   pirn worker --setup --engine postgres --url postgres://localhost/pirn workflows/
   pirn worker --engine postgres --url postgres://localhost/pirn --profiles pirn.toml --carry 500
   pirn worker --engine restate --url http://localhost:8080 --profiles pirn.toml
+  pirn worker --engine postgres --url postgres:///pirn --health 0.0.0.0:9090
 
 A run is resumed with the definition that it started with; the workflow files, or those of a folder, supply functions, tools and schedules.
 SIGTERM releases the runs that have not ended after the grace to other workers. SIGHUP reads the files again.
@@ -55,6 +60,9 @@ pub(crate) struct Args {
     /// Seconds that runs may continue after a stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
+    /// Address of /healthz, /readyz and /metrics for probes, such as 0.0.0.0:9090; they need no token
+    #[arg(long, value_name = "ADDRESS")]
+    health: Option<SocketAddr>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -95,20 +103,72 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let served = ServedFiles::of(files, args.config, None);
     let (engine, _) = served.open(Some(&place))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Two threads: probes are answered while files are read again.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;
-    let carried = runtime.block_on(carry(&engine, &served, args.carry as usize, &interrupt));
-    let left = engine.shutdown_blocking(Duration::from_secs(args.grace));
-    tracing::info!(
-        left = left.runs_cancelled,
-        "the worker stops; other workers resume its runs"
-    );
+    let grace = Duration::from_secs(args.grace);
+    let carried = runtime.block_on(async {
+        let health = match args.health {
+            Some(address) => Some(HealthPort::open(address, &engine).await?),
+            None => None,
+        };
+        let carried = carry(&engine, &served, args.carry as usize, health.as_ref(), &interrupt).await;
+        // While runs end, `/readyz` answers 503.
+        let left = match &health {
+            Some(health) => health.service.shut_down(grace).await,
+            None => engine.shutdown(grace).await,
+        };
+        tracing::info!(
+            left = left.runs_cancelled,
+            "the worker stops; other workers resume its runs"
+        );
+        carried
+    });
     pirn::tools::kill_all();
     carried.map(|()| ExitCode::SUCCESS)
 }
 
+/// The listener of `--health`, and the service that counts the runs.
+struct HealthPort {
+    service: Service,
+    _stop: oneshot::Sender<()>,
+}
+
+impl HealthPort {
+    async fn open(address: SocketAddr, engine: &Engine) -> Result<Self, Failure> {
+        let unusable = |error: std::io::Error| {
+            let failure = Failure::usage("CANNOT_LISTEN", format!("cannot listen on {address}: {error}"));
+            failure.with_help("name another address by --health")
+        };
+        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let service = Service::new(engine.clone(), Options::default());
+        let router = service.health_router();
+        let (stop, stopped) = oneshot::channel::<()>();
+        #[allow(clippy::disallowed_methods)] // no engine is asked: connections are the command's
+        drop(tokio::spawn(async move {
+            serve(listener, router, &Limits::default(), async {
+                // The sender is dropped when the worker ends.
+                stopped.await.unwrap_or(());
+            })
+            .await;
+        }));
+        tracing::info!("health and metrics on http://{address}");
+        Ok(Self { service, _stop: stop })
+    }
+}
+
 /// Executes runs and handles signals until a stop signal arrives.
-async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize, interrupt: &Interrupt) -> Result<(), Failure> {
+async fn carry(
+    engine: &Engine,
+    served: &ServedFiles,
+    at_most: usize,
+    health: Option<&HealthPort>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
     tracing::info!(at_most, "executes runs");
@@ -121,16 +181,23 @@ async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize, interrupt:
     };
     // SIGHUP arrived after the files were read: read them again.
     if interrupt.stand_down() {
-        reload();
+        tokio::task::block_in_place(reload);
     }
     let steering = async {
         while signals.next().await == Signal::Reload {
-            reload();
+            tokio::task::block_in_place(reload);
+        }
+    };
+    let working = async {
+        match health {
+            // The service records the metrics of the runs.
+            Some(health) => health.service.work(at_most).await,
+            None => engine.work(at_most).await,
         }
     };
     tokio::select! {
         () = steering => Ok(()),
-        worked = engine.work(at_most) => worked.map_err(|error| not_resumed(&error)),
+        worked = working => worked.map_err(|error| not_resumed(&error)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! `pirn context judge`: extracts facts from summarized messages, and reports which of them the summary retained.
 
 use pirn::formats;
-use pirn_conversation::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
+use pirn_conversation::conversation::compression::{
+    FactKind, JudgedFact, JudgedStatement, Section, is_summary, judge, judge_statements,
+};
 use pirn_conversation::conversation::{Estimator, no_longer_shown};
 use pirn_definition::message::Message;
 use serde::Deserialize;
@@ -33,21 +35,24 @@ struct Given {
 /// Formats the facts of the originals, retained and lost.
 pub(super) fn judged(args: &Args, text: &str) -> Result<String, BadInput> {
     let value = json_of(text)?;
-    let facts = if value.get("summary").is_some() {
+    let (facts, statements) = if value.get("summary").is_some() {
         let given: Given = typed(&value)?;
-        judge(&given.originals, &given.summary)
+        (
+            judge(&given.originals, &given.summary),
+            judge_statements(&given.originals, &given.summary),
+        )
     } else {
         of_conversation(&value)?
     };
     Ok(match args.output {
         Output::Text => page(&facts),
-        Output::Json => format!("{}\n", json_of_facts(&facts)),
+        Output::Json => format!("{}\n", to_json(&facts, &statements)),
     })
 }
 
 /// Judges the visible summaries of a conversation against the messages that they hide. Positions of facts refer to the whole
 /// history.
-fn of_conversation(value: &Value) -> Result<Vec<JudgedFact>, BadInput> {
+fn of_conversation(value: &Value) -> Result<(Vec<JudgedFact>, Vec<JudgedStatement>), BadInput> {
     let read = formats::read(value, None).map_err(|error| of_format(&error))?;
     let messages = read.messages.into_iter().map(std::sync::Arc::new).collect();
     let history = conversation(messages, read.mark_map, &Estimator)?;
@@ -66,7 +71,7 @@ fn of_conversation(value: &Value) -> Result<Vec<JudgedFact>, BadInput> {
     for fact in &mut facts {
         fact.messages.iter_mut().for_each(|place| *place = places[*place]);
     }
-    Ok(facts)
+    Ok((facts, judge_statements(&originals, &summary)))
 }
 
 fn kept(facts: &[&JudgedFact]) -> usize {
@@ -88,7 +93,7 @@ fn rows(facts: &[JudgedFact]) -> impl Iterator<Item = (&'static str, Vec<&Judged
     kinds.into_iter().chain([("all", facts.iter().collect())])
 }
 
-fn json_of_facts(facts: &[JudgedFact]) -> Value {
+fn to_json(facts: &[JudgedFact], statements: &[JudgedStatement]) -> Value {
     let mut kinds = serde_json::Map::new();
     for (name, facts) in rows(facts).filter(|(name, _)| *name != "all") {
         kinds.insert(name.to_owned(), json!({"total": facts.len(), "kept": kept(&facts)}));
@@ -100,7 +105,15 @@ fn json_of_facts(facts: &[JudgedFact]) -> Value {
         .map(|fact| json!({"kind": fact.fact.kind, "text": fact.fact.text, "messages": fact.messages}))
         .collect();
     let (kept, total) = (kept(&all), facts.len());
-    json!({"total": total, "kept": kept, "share": share(kept, total), "kinds": kinds, "lost": lost})
+    let mut sections = serde_json::Map::new();
+    for section in Section::ALL {
+        let of = statements.iter().filter(|one| one.statement.section == section);
+        let (total, kept) = (of.clone().count(), of.filter(|one| one.kept).count());
+        if total > 0 {
+            sections.insert(section.as_str().to_owned(), json!({"total": total, "kept": kept}));
+        }
+    }
+    json!({"total": total, "kept": kept, "share": share(kept, total), "kinds": kinds, "lost": lost, "statements": sections})
 }
 
 fn page(facts: &[JudgedFact]) -> String {

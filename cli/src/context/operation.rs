@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn::models::extractive::{self, Budget};
 use pirn::tokens;
 use pirn_conversation::conversation::compression::{
-    Compression, CompressionContext, CompressionError, compress, finish_summary, transcript,
+    Compression, CompressionContext, CompressionError, compress, finish_with_checklist,
 };
 use pirn_conversation::conversation::{
     AgentKind, Estimator, MarkMap, PinStrategy, message_cost, parse_selection, pinned_messages, place, select_from,
@@ -96,7 +95,7 @@ pub(super) fn blocks(text: &str) -> Result<Value, BadInput> {
     Ok(json!({"blocks": inclusive}))
 }
 
-/// Compresses a conversation. Summaries come from the offline model, which a run uses if its parameters name no profile.
+/// Compresses a conversation. `summarize` is `checklist`, because no model is called.
 pub(super) fn compact(text: &str) -> Result<Value, BadInput> {
     let context: CompressionContext = parse(text)?;
     let compression = compress(&context, &Estimator).map_err(|error| match error {
@@ -107,12 +106,8 @@ pub(super) fn compact(text: &str) -> Result<Value, BadInput> {
         }
     })?;
     let result = match compression {
-        Compression::Done(result) => result,
-        Compression::Summarize(plan) => {
-            let said = transcript(&plan.to_summarize);
-            let text = extractive::summary([said.as_str()], Budget::default());
-            finish_summary(&plan, &text, &Estimator)
-        }
+        Compression::Done(result) => *result,
+        Compression::Summarize(plan) => finish_with_checklist(&plan, None, &Estimator).result,
     };
     Ok(json!(result))
 }

@@ -15,7 +15,7 @@ use self::probe::ProbeResult;
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::sanitize::sanitize;
-use crate::terminal::{FAILED, Output, answer};
+use crate::terminal::{FAILED, Output, answer, json_text};
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]
@@ -87,7 +87,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     };
     let text = match args.output {
         Output::Text => sanitize(&checked.iter().map(ProbeResult::as_text).collect::<Vec<_>>().join("\n")).into_owned(),
-        Output::Json => format!("{:#}\n", json!({ "profiles": checked })),
+        Output::Json => json_text(json!({ "profiles": checked })),
     };
     Ok(answer(&text, code))
 }

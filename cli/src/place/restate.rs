@@ -19,6 +19,9 @@ pub(crate) struct EndpointArgs {
     /// The URL by which a Restate server reaches this worker, or a load balancer of several (default: http:// and --listen)
     #[arg(long, value_name = "URL")]
     advertise: Option<String>,
+    /// A public key of the Restate server, publickeyv1_...: calls that none of the keys has signed are refused
+    #[arg(long, value_name = "KEY")]
+    identity_key: Vec<String>,
 }
 
 /// Connection to a Restate server.
@@ -37,6 +40,7 @@ impl Restate {
     pub(crate) fn offering(&mut self, arguments: &EndpointArgs) {
         let mut endpoint = Endpoint::at(arguments.listen);
         endpoint.url.clone_from(&arguments.advertise);
+        endpoint.identity_keys.clone_from(&arguments.identity_key);
         self.endpoint = Some(endpoint);
     }
 
@@ -44,6 +48,7 @@ impl Restate {
         let mut options = RestateOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
         options.admin.clone_from(&self.admin);
         options.endpoint.clone_from(&self.endpoint);
+        options.token = token()?;
         let store = RestateStore::connect(&self.url, options).map_err(|error| self.refused(&error))?;
         Ok(Arc::new(store))
     }
@@ -54,12 +59,19 @@ impl Restate {
             ConnectError::NotSetUp { .. } => {
                 failure.with_help(format!("start a worker: pirn worker {}", self.arguments()))
             }
-            ConnectError::Url(_) => failure.with_help("such as http://localhost:8080"),
+            ConnectError::Url(_) => failure.with_help("such as http://localhost:8080 or https://ID.env.eu.restate.cloud:8080"),
+            ConnectError::IdentityKey(_) => {
+                failure.with_help("give the key that the server prints at its start, or that Restate Cloud shows: --identity-key publickeyv1_...")
+            }
+            ConnectError::Unauthorized { .. } => {
+                failure.with_help("set PIRN_ENGINE_TOKEN to a token of the server, or PIRN_ENGINE_TOKEN_FILE to a file with one")
+            }
             ConnectError::Version { .. } => {
                 failure.with_help("all workers of a server must have one version: stop the others first")
             }
             ConnectError::Listen { .. } => failure.with_help("name another address by --listen"),
-            ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,
+            // Unreachable, or refused by the server: the message has the reason.
+            _other => failure,
         }
     }
 
@@ -75,4 +87,18 @@ impl Restate {
             admin.unwrap_or_default()
         )
     }
+}
+
+/// Returns the token of the environment. No argument has it: other users can read the arguments of a process.
+fn token() -> Result<Option<String>, Failure> {
+    if let Some(file) = std::env::var_os("PIRN_ENGINE_TOKEN_FILE") {
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            let message = format!("cannot read PIRN_ENGINE_TOKEN_FILE={}: {error}", file.display());
+            Failure::usage("UNREADABLE_FILE", message)
+        })?;
+        return Ok(Some(text.trim().to_owned()));
+    }
+    Ok(std::env::var("PIRN_ENGINE_TOKEN")
+        .ok()
+        .filter(|token| !token.is_empty()))
 }

@@ -61,11 +61,15 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::TooManyItems => "raise `maxItems` of MAP, or pass fewer items",
         RunErrorCode::SessionBusy => "`pirn runs resume` or `pirn runs cancel` the run that comes first",
         RunErrorCode::StoreError => {
-            "the stored steps are safe: resume the run with `pirn runs resume` once the store works again"
+            "the stored steps are safe: resume the run with `pirn runs resume` once the store works again; a run that \
+             `pirn runs list` does not show has none: start it again"
         }
         RunErrorCode::RunIdTaken => "use another --run-id, or omit it: then an id is generated",
         RunErrorCode::EffectInDoubt => {
             "check whether the call took effect; `inDoubt` of the node or tool sets how such a call is handled"
+        }
+        RunErrorCode::RunDiverged => {
+            "resume the run with the recorded version of the script; `details` has the number of the first differing call"
         }
         RunErrorCode::MaxStepsExceeded => "add an exit to the loop; `config.maxSteps` is the limit (default 1000)",
         RunErrorCode::MemoryLimitExceeded => {

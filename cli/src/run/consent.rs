@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use pirn::ToolConsent;
 use pirn::tools::{Approval, ToolRegistry, Verdict};
-use pirn_definition::definition::json_from_str;
+use pirn_definition::definition::{BuiltInTool, json_from_str};
 use serde_json::{Value, json};
 
 use super::asking::{line_after, say};
@@ -47,6 +47,11 @@ pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static 
     }
 }
 
+/// Returns the answer that allows a call.
+pub(super) fn allowed() -> Value {
+    json!("allow")
+}
+
 /// Returns the answer that refuses a call for this reason.
 pub(super) fn refusal(reason: &str) -> Value {
     json!({"decision": "refuse", "reason": reason})
@@ -54,14 +59,20 @@ pub(super) fn refusal(reason: &str) -> Value {
 
 /// Prompts for consent to a call; `of` describes its origin.
 pub(super) fn asked(call: &ToolConsent, of: &str) -> Value {
-    say(&format!("? {} {}", call.name, call.arguments));
+    if call.name == BuiltInTool::RunWorkflow.name() {
+        // The reason contains the limits and the graph, which the arguments show as one line of JSON.
+        say("? May this workflow run?");
+        call.reason.lines().for_each(|line| say(&format!("  {line}")));
+    } else {
+        say(&format!("? {} {}", call.name, call.arguments));
+    }
     say(&format!("  {of}"));
     loop {
         let Some(line) = line_after("  run it? [y]es, [e]dit, or a reason to refuse: ") else {
             return refusal("no answer on the terminal");
         };
         match line.as_str() {
-            "y" | "Y" | "yes" => return json!("allow"),
+            "y" | "Y" | "yes" => return allowed(),
             "" | "n" | "N" | "no" => return refusal("the user refused"),
             "e" | "E" | "edit" => {
                 let Some(line) = line_after("  arguments, as JSON: ") else {

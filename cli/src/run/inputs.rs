@@ -18,7 +18,7 @@ use crate::run::missing_input::MissingInput;
 #[derive(clap::Args)]
 pub(crate) struct Given {
     /// Workflow files, loaded together; - for stdin
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(default_value = files::DEFAULT, value_name = "FILE")]
     pub(crate) files: Vec<String>,
     /// The workflow to run (default: the first one that is neither triggered nor called by another)
     #[arg(long, value_name = "ID")]

@@ -14,7 +14,7 @@ mod prompt_gate;
 mod questions;
 mod record;
 pub(crate) mod resumed;
-mod seeds;
+pub(crate) mod seeds;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,22 +22,27 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn::check::{CheckedFiles, SourceFile};
+use pirn::explore::Explorer;
 use pirn::faults::load_faults;
 use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
-use pirn::{BuildError, Engine, RunBuilder, RunError, RunReport, ThreadStatus};
-use pirn_definition::definition::{FaultCode, nearest};
+use pirn::{BuildError, Engine, Interaction, RunBuilder, RunError, RunReport, ThreadStatus};
+use pirn_definition::definition::{BuiltInTool, FaultCode, ToolEntry, nearest, workflow_of_tool};
 use pirn_definition::graph::NodeKind;
+use pirn_service::{MAX_RUN_ID, is_run_id};
 use serde_json::{Value, json};
 
 use crate::config::invalid_config;
 use crate::failure::Failure;
+use crate::files;
 use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
 use crate::store_owner;
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run, shell_quoted};
+use crate::terminal::{
+    FAILED, FORMAT_VERSION, INTERRUPTED, Output, TIMED_OUT, answer, json_text, say, say_run, shell_quoted,
+};
 use crate::tools;
 use asking::Asking;
 use consent::Approve;
@@ -73,8 +78,8 @@ JSON: {runId, threadId, workflowId, session?, status, output, variables, error?,
 tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], waitingMessages?[], elapsedMs}; {error{code, message, help?}} where nothing ran;
 {ok, runId} with --detach.
 
-Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
-which ends CANCELLED with what had finished; a second one ends the process.")]
+Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 124 the time limit ended the run, 130
+interrupted. Ctrl-C stops the run, which ends CANCELLED with what had finished; a second one ends the process.")]
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
@@ -100,7 +105,7 @@ pub(crate) struct Args {
     /// Make models and tools fail, stall or answer late: [faults] of a TOML or JSON file (default: of pirn.toml)
     #[arg(long, value_name = "FILE")]
     faults: Option<String>,
-    /// Make the run durable in this store, a file or a folder; `pirn runs resume` resumes it after a crash
+    /// Make the run durable in this store, a file or a folder; `pirn runs resume` resumes it after a crash (default: PIRN_STORE)
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     store: Option<String>,
     #[command(flatten)]
@@ -129,6 +134,9 @@ pub(crate) struct Args {
     /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
+    /// Start no runs by schedules of the files
+    #[arg(long)]
+    no_schedules: bool,
     /// Send each line of stdin to the run's model, as a user message before the next model request
     #[arg(long, short, conflicts_with_all = ["seeds", "detach", "virtual_time"])]
     interactive: bool,
@@ -165,13 +173,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
-    let place = args.shared.or(args.store.as_deref())?;
+    let place = match args.seeds {
+        // PIRN_STORE does not concern runs under virtual time that are repeated by their seed.
+        Some(_) => None,
+        None => args.shared.or(args.store.as_deref())?,
+    };
     if args.session.is_some() && place.is_none() {
         return Err(Failure::usage("USAGE", "--session needs --store"));
     }
     if args.detach && place.is_none() {
         return Err(Failure::usage("USAGE", "--detach needs --store"));
     }
+    if let Some(id) = &args.run_id {
+        check_run_id(id)?;
+    }
+    check_answers(&args.answer, &checked)?;
+    // Open the store before the id of the run is printed: without the store there is no run.
+    let config = inputs.config.text.as_ref();
+    let store = place.as_ref().map(|place| place.open(config)).transpose()?;
     let run_id = args.run_id.clone().or_else(|| place.is_some().then(new_run_id));
     if let (Some(run_id), Some(_), false) = (&run_id, &place, args.quiet) {
         say_run(run_id);
@@ -205,6 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let profiles = inputs.config.profiles.clone();
     let scripts = args.scripts.port();
+    let fires = !args.no_schedules;
     let in_engine = checked.clone();
     let build = move || {
         Engine::builder()
@@ -213,6 +233,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .faults(faults.clone())
             .checked(in_engine.clone())
             .scripts(Arc::clone(&scripts))
+            .schedules(fires)
     };
     let first = args.seed.unwrap_or(0);
     if let Some(count) = args.seeds {
@@ -225,8 +246,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.virtual_time {
         builder = builder.simulated(first);
     }
-    if let Some(place) = &place {
-        let store = place.open()?;
+    if let (Some(place), Some(store)) = (&place, store) {
         // Runs in a shared store are taken over by the other processes: do not report them.
         if !args.quiet && store.claims().is_none() {
             say_unfinished(&*store, place)?;
@@ -243,6 +263,47 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         (asks, prompts.as_ref()),
         &interrupt,
     )
+}
+
+/// Shows the nodes of the order that the explorer replays. The result waits for the last line.
+pub(crate) fn show_replay(explorer: &mut Explorer) -> impl FnOnce() + use<> {
+    let style = Style::suiting(false, Replies::Never, true);
+    let events = explorer.blocking_events(&style.types(), BUFFER);
+    let shown = progress::start(events, style, PromptGate::default(), None);
+    move || shown.wait()
+}
+
+/// Refuses a run id that the HTTP API would refuse.
+fn check_run_id(id: &str) -> Result<(), Failure> {
+    if is_run_id(id) {
+        return Ok(());
+    }
+    let message = format!("--run-id {id}: this is not the id of a run");
+    Err(Failure::usage("USAGE", message).with_help(format!(
+        "an id has 1 to {MAX_RUN_ID} letters, digits, hyphens, dots and underscores, such as order-17"
+    )))
+}
+
+/// Refuses answers to nodes that no workflow has, unless the run may add nodes.
+fn check_answers(given: &[(String, Value)], checked: &CheckedFiles) -> Result<(), Failure> {
+    let nodes = || checked.graphs().iter().flat_map(|graph| &graph.nodes);
+    let may_add = nodes().any(|node| match &node.kind {
+        NodeKind::Orchestration(_) => true,
+        NodeKind::Llm(llm) => !llm.tools.is_empty(),
+        _other => false,
+    });
+    let unknown = given.iter().find(|(name, _)| nodes().all(|node| *node.id != **name));
+    let Some((name, _)) = unknown.filter(|_| !may_add) else {
+        return Ok(());
+    };
+    let failure = Failure::usage("USAGE", format!("--answer {name}=...: no workflow has a node `{name}`"));
+    let asks = |node: &&pirn_definition::graph::Node| matches!(node.kind, NodeKind::UserInteraction(_));
+    let asking: Vec<&str> = nodes().filter(asks).map(|node| &*node.id).collect();
+    Err(match nearest(name, asking.iter().copied()) {
+        Some(near) => failure.with_help(format!("did you mean {near}?")),
+        None if asking.is_empty() => failure.with_help("no node of these files asks a question"),
+        None => failure.with_help(format!("the nodes that ask are {}", asking.join(", "))),
+    })
 }
 
 /// Reports the unfinished runs of a store, which no process executes.
@@ -292,12 +353,7 @@ fn unbuilt(error: &BuildError) -> Failure {
     let code = match error {
         BuildError::Profiles(_) => "INVALID_PROFILE",
         BuildError::Workflows(_) => "INVALID_WORKFLOW",
-        BuildError::Files(_)
-        | BuildError::Threads(_)
-        | BuildError::Local(_)
-        | BuildError::Settings(..)
-        | BuildError::ReservedTools(_)
-        | BuildError::Engine(_) => "ENGINE_NOT_BUILT",
+        _other => "ENGINE_NOT_BUILT",
     };
     Failure::failed(code, error.to_string())
 }
@@ -350,7 +406,7 @@ fn execute(
     let record = match &args.events {
         Some(path) => Some(
             record::start(path, prepared.blocking_events(&[], BUFFER))
-                .map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}")))?,
+                .map_err(|error| files::unwritable(path, &error))?,
         ),
         None => None,
     };
@@ -372,6 +428,12 @@ fn execute(
             (None, None) => Ask::NobodyEver("there is no terminal"),
         };
         let (give, refused) = questions::answers(engine, given, ask, &unanswered);
+        // The rules of a submitted workflow request consent independently of the tools' configuration.
+        let allows = args.approve == Approve::None;
+        let give = move |question: &Interaction| match question.tool {
+            Some(_) if allows => Some(consent::allowed()),
+            _ => give(question),
+        };
         prepared = prepared.answers(give, refused);
     }
     let listening = place.and_then(|place| store_owner::listen(place, engine, args.quiet));
@@ -444,7 +506,7 @@ fn detach(prepared: RunBuilder, engine: &Engine, output: Output) -> Result<ExitC
     engine.shutdown_blocking(GRACE);
     let run_id = put.map_err(|error| not_resumed(&error))?;
     Ok(match output {
-        Output::Json => answer(&format!("{:#}\n", json!({"ok": true, "runId": run_id})), 0),
+        Output::Json => answer(&json_text(json!({"ok": true, "runId": run_id})), 0),
         Output::Text => answer(&format!("{run_id}\n"), 0),
     })
 }
@@ -469,11 +531,16 @@ fn print(
     let code = match (was_interrupted, report.status) {
         (true, _) => INTERRUPTED,
         (false, ThreadStatus::Completed) => 0,
+        (false, ThreadStatus::Timeout) => TIMED_OUT,
         (false, _) => FAILED,
     };
     match (output, &report.error) {
         (Output::Json, _) => {
-            let text = serde_json::to_string_pretty(&ReportOutput { report, steps });
+            let text = serde_json::to_string_pretty(&ReportOutput {
+                report,
+                steps,
+                format_version: FORMAT_VERSION,
+            });
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             Ok(answer(&format!("{text}\n"), code))
         }
@@ -485,7 +552,7 @@ fn print(
             }
             Ok(ExitCode::from(code))
         }
-        (Output::Text, Some(error)) => Err(explained(report.status, error, asked)),
+        (Output::Text, Some(error)) => Err(explained(report.status, error, asked).exiting(code)),
     }
 }
 
@@ -496,6 +563,8 @@ struct ReportOutput<'a> {
     report: &'a RunReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
+    #[serde(rename = "formatVersion")]
+    format_version: u32,
 }
 
 /// Formats an output: a string unchanged, any other value as JSON.
@@ -546,7 +615,12 @@ fn unknown_tools(checked: &CheckedFiles, tools: &ToolRegistry) -> Vec<(String, S
         _other => None,
     });
     let each = named.flat_map(|(node, names)| names.iter().map(move |name| (node.id.to_string(), name.to_string())));
-    each.filter(|(_, name)| !tools.has(name)).collect()
+    let unknown = each
+        .filter(|(_, name)| !tools.has(ToolEntry::name_in(name)) && BuiltInTool::of_name(name).is_none())
+        // A workflow that does not exist is an error of the definition.
+        .filter(|(_, name)| workflow_of_tool(ToolEntry::name_in(name)).is_none());
+    let shown = |(node, name): (String, String)| (node, ToolEntry::name_in(&name).to_owned());
+    unknown.map(shown).collect()
 }
 
 fn uses_a_model(checked: &CheckedFiles) -> bool {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures::executor::block_on;
 use pirn::check::CheckedFiles;
 use pirn::{AnswerRefused, Engine, Interaction};
+use pirn_definition::definition::ToolEntry;
 use pirn_definition::graph::NodeKind;
 use serde_json::Value;
 
@@ -19,10 +20,16 @@ use crate::terminal::shell_quoted;
 /// Answers from the command line, by node.
 pub(super) type Given = BTreeMap<String, Value>;
 
-/// True if the workflows contain a USER_INTERACTION node.
+/// True if a node of the workflows can put a question to a person, in addition to the calls of tools that need consent.
 pub(super) fn may_come(checked: &CheckedFiles) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
-    nodes.any(|node| matches!(node.kind, NodeKind::UserInteraction(_)))
+    nodes.any(|node| match &node.kind {
+        // A script determines its calls of `ask` at run time.
+        NodeKind::UserInteraction(_) | NodeKind::Orchestration(_) => true,
+        // The model submits a workflow, or calls one as a tool, and a person may have to approve it.
+        NodeKind::Llm(llm) => llm.dynamic.is_some() || llm.tools.iter().any(|tool| ToolEntry::split_consent(tool).1),
+        _other => false,
+    })
 }
 
 /// The recipient of a run's questions that have no prepared answer.

@@ -26,7 +26,7 @@ use crate::place::{Place, StoreArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused, run_of};
 use crate::store_owner;
-use crate::terminal::{FAILED, Output, answer, say_run};
+use crate::terminal::{FAILED, Output, answer, json_text, say_run};
 use crate::{files, tools};
 
 /// The arguments of a resumed run.
@@ -277,7 +277,7 @@ fn print_all(ended: &[Ended], output: Output) -> ExitCode {
                 Ok(report) => json!(report),
                 Err((code, message)) => json!({"runId": run_id, "error": {"code": code, "message": message}}),
             });
-            format!("{:#}\n", json!({ "runs": each.collect::<Vec<_>>() }))
+            json_text(json!({ "runs": each.collect::<Vec<_>>() }))
         }
         Output::Text => {
             let each = ended.iter().map(|(run_id, report)| match report {

@@ -1,5 +1,6 @@
 //! `--seeds N`: runs the workflow with one seed after another until a run fails, and prints the command that repeats the failure.
 
+use std::ops::Range;
 use std::process::ExitCode;
 
 use pirn::EngineBuilder;
@@ -10,7 +11,17 @@ use super::inputs::Inputs;
 use super::{Args, Output};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say, shell_quoted};
+use crate::terminal::{self, FAILED, INTERRUPTED, answer, bar, json_text, say};
+
+/// Returns `count` seeds from `first` on.
+pub(crate) fn range_of(first: u64, count: u64) -> Result<Range<u64>, Failure> {
+    let end = first.checked_add(count).ok_or_else(|| {
+        let last = u64::MAX;
+        let message = format!("there are no {count} seeds from {first} on: the last one is {last}");
+        Failure::usage("USAGE", message)
+    })?;
+    Ok(first..end)
+}
 
 /// Runs `count` seeds from `first` on; returns 0 if every run completed.
 pub(super) fn play(
@@ -21,13 +32,7 @@ pub(super) fn play(
     build: impl FnMut() -> EngineBuilder + 'static,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, Failure> {
-    let Some(end) = first.checked_add(count) else {
-        let message = format!(
-            "there are no {count} seeds from {first} on: the last one is {}",
-            u64::MAX
-        );
-        return Err(Failure::usage("USAGE", message));
-    };
+    let seeds = range_of(first, count)?;
     let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
     // Set this before the first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
@@ -40,7 +45,7 @@ pub(super) fn play(
         .conversation(inputs.conversation.clone())
         .pinned(inputs.pinned.clone())
         .metadata(args.metadata.iter().cloned())
-        .seeds(first..end)
+        .seeds(seeds)
         .on_start({
             let interrupt = interrupt.clone();
             move |run| interrupt.stops(run)
@@ -62,6 +67,7 @@ pub(super) fn play(
         Ok(simulated) => Ok(report(args, &simulated)),
         Err(SimulateError::Build(error)) => Err(super::unbuilt(&error)),
         Err(SimulateError::Refused(error)) => Err(Failure::failed(error.code.as_str(), error.to_string())),
+        Err(error) => Err(Failure::failed("NOT_SIMULATED", error.to_string())),
     }
 }
 
@@ -71,10 +77,7 @@ fn report(args: &Args, simulated: &Simulation) -> ExitCode {
         (None, true) => INTERRUPTED,
         (None, false) => 0,
     };
-    let given: Vec<String> = {
-        let given = std::env::args_os().skip(1);
-        given.map(|word| word.to_string_lossy().into_owned()).collect()
-    };
+    let given = terminal::given_arguments();
     let again = simulated
         .failure
         .as_ref()
@@ -89,26 +92,14 @@ fn report(args: &Args, simulated: &Simulation) -> ExitCode {
             if let (Some(command), Some(Value::Object(failure))) = (again, report.get_mut("failure")) {
                 failure.insert("command".to_owned(), json!(command));
             }
-            answer(&format!("{report:#}\n"), code)
+            answer(&json_text(report), code)
         }
     }
 }
 
 /// Returns the given command, changed to repeat this seed only.
 fn repeating(given: &[String], seed: u64) -> String {
-    let mut words = vec!["pirn".to_owned()];
-    let mut given = given.iter();
-    while let Some(word) = given.next() {
-        match word.as_str() {
-            "--seeds" | "--seed" => {
-                given.next();
-            }
-            word if word.starts_with("--seeds=") || word.starts_with("--seed=") => {}
-            word => words.push(shell_quoted(word).into_owned()),
-        }
-    }
-    words.push(format!("--seed {seed}"));
-    words.join(" ")
+    terminal::repeating(given, &["--seeds", "--seed"], &[], &format!("--seed {seed}"))
 }
 
 #[cfg(test)]

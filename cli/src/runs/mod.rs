@@ -1,11 +1,16 @@
 //! `pirn runs`: lists and changes the runs of a store, whichever process started them.
 
+mod erase;
 mod modify;
 #[cfg(feature = "studio")]
 mod page;
 mod query;
+mod record;
 
 use std::process::ExitCode;
+
+pub(crate) use modify::age;
+pub(crate) use record::{folder_of as folder_of_case, text_of as case_text};
 
 use crate::failure::Failure;
 use crate::place::StoreArgs;
@@ -19,11 +24,12 @@ Examples:
   pirn run workflow.json --store runs.db
   pirn runs list --store runs.db
   pirn runs resume --all --store runs.db
-  pirn runs answer RUN RUN.0.3 yes --store runs.db
+  pirn runs answer RUN approve yes --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs explain RUN --store runs.db
   pirn runs show RUN --html run.html --store runs.db
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
+  pirn runs backup monday.db --store runs.db
 
 Exit codes: 0 success, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]
 pub(crate) struct Args {
@@ -60,14 +66,26 @@ enum Command {
     Emit(modify::Emit),
     /// Send a message to the model of a run
     Say(modify::Say),
+    /// Pause a run that a process executes, or end its pause
+    Pause(modify::Pause),
+    /// Set a section of the pinned context of a run that a process executes
+    Pin(modify::Pin),
     /// Start a new run that continues from a step of another
     Fork(resumed::Fork),
+    /// Write a run as a case for `pirn test`
+    Record(record::Record),
     /// Write all data of a run into one file
     Export(modify::Export),
     /// Import an exported run
     Import(modify::Import),
+    /// Write a copy of the store into a new file, also while another process uses the store
+    Backup(modify::Backup),
+    /// Encrypt all values of the store with the first key, so that it needs no other key
+    Rekey(modify::Rekey),
     /// Remove runs that have ended
     Prune(modify::Prune),
+    /// Erase all data of a session or a tenant
+    Erase(erase::Erase),
 }
 
 /// Runs the command.
@@ -85,9 +103,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Migrate(migrate) => migrate.run(store, output),
         Command::Emit(emit) => emit.run(store, output),
         Command::Say(say) => say.run(store, output),
+        Command::Pause(pause) => pause.run(store, output),
+        Command::Pin(pin) => pin.run(store, output),
         Command::Fork(fork) => fork.run(store, output),
+        Command::Record(record) => record.run(store, output),
         Command::Export(export) => export.run(store, output),
         Command::Import(import) => import.run(store, output),
+        Command::Backup(backup) => backup.run(store, output),
+        Command::Rekey(rekey) => rekey.run(store, output),
         Command::Prune(prune) => prune.run(store, output),
+        Command::Erase(erase) => erase.run(store, output),
     }
 }

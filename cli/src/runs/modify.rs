@@ -1,4 +1,4 @@
-//! Commands that change a store: cancel, answer, emit, say, migrate, export, import, prune.
+//! Commands that change a store: cancel, answer, emit, say, migrate, export, rekey, import, prune.
 
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write, stdout};
@@ -11,7 +11,7 @@ use pirn::check::SourceFile;
 use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
 use pirn::{CommandOutcome, Engine, Migration, ResumeError, When};
-use pirn_definition::definition::json_from_str;
+use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
 
 use super::query::status;
@@ -21,7 +21,7 @@ use crate::place::StoreArgs;
 use crate::run::json_or_text;
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
 use crate::store_owner::{Request, send_request};
-use crate::terminal::{FAILED, Output, answer, shell_quoted};
+use crate::terminal::{FAILED, Output, answer, json_text, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
 #[derive(clap::Args)]
@@ -40,8 +40,8 @@ pub(super) struct AnswerArgs {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// Id of the question; `pirn runs show ID` lists the open ones
-    #[arg(value_name = "INTERACTION")]
+    /// The node that asks, or the id of the question; `pirn runs show ID` lists the open ones
+    #[arg(value_name = "NODE")]
     interaction: String,
     /// The answer: JSON or a string
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
@@ -82,13 +82,46 @@ pub(super) struct Say {
     message_id: Option<String>,
 }
 
+/// Arguments of `pirn runs pause`.
+#[derive(clap::Args)]
+pub(super) struct Pause {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// End the pause
+    #[arg(long)]
+    end: bool,
+}
+
+/// Arguments of `pirn runs pin`.
+#[derive(clap::Args)]
+pub(super) struct Pin {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The section: role, todo, usefulInfo or folderNotes
+    #[arg(value_name = "SECTION", value_parser = section)]
+    section: PinSection,
+    /// The new value, JSON or a string; null removes the section
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    value: String,
+}
+
+fn section(name: &str) -> Result<PinSection, String> {
+    let known = PinSection::ALL.into_iter().find(|section| section.as_str() == name);
+    known.ok_or_else(|| {
+        let names = PinSection::ALL.map(PinSection::as_str);
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
 fn object(text: &str) -> Result<Map<String, Value>, String> {
     json_from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
 fn done(output: Output, said: &str) -> ExitCode {
     match output {
-        Output::Json => answer(&format!("{:#}\n", json!({"ok": true})), 0),
+        Output::Json => answer(&json_text(json!({"ok": true})), 0),
         Output::Text => answer(&format!("{said}\n"), 0),
     }
 }
@@ -111,6 +144,25 @@ impl Cancel {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let (run_id, reason) = (self.id.clone(), self.reason.clone());
         send(store, output, &self.id, Request::Cancel { run_id, reason })
+    }
+}
+
+impl Pause {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let (run_id, end) = (self.id.clone(), self.end);
+        send(store, output, &self.id, Request::Pause { run_id, end })
+    }
+}
+
+impl Pin {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let request = Request::Pin {
+            run_id: self.id.clone(),
+            section: self.section,
+            value: json_or_text(&self.value)
+                .map_err(|error| Failure::usage("INVALID_VALUE", format!("invalid value: {error}")))?,
+        };
+        send(store, output, &self.id, request)
     }
 }
 
@@ -187,7 +239,7 @@ impl Migrate {
         let text = match output {
             Output::Json if is_one => {
                 let migration = moved.into_iter().find_map(|(_, migrated)| migrated.ok());
-                format!("{:#}\n", json!(migration))
+                json_text(json!(migration))
             }
             Output::Json => {
                 let each = moved.iter().map(|(run_id, migrated)| match migrated {
@@ -201,7 +253,7 @@ impl Migrate {
                         "error": {"code": error.code(), "message": error.to_string()},
                     }),
                 });
-                format!("{:#}\n", json!({"runs": each.collect::<Vec<_>>()}))
+                json_text(json!({"runs": each.collect::<Vec<_>>()}))
             }
             Output::Text => moved.iter().map(|(id, migrated)| self.said(id, migrated)).collect(),
         };
@@ -266,7 +318,7 @@ fn not_moved(error: ExportError) -> Failure {
     match error {
         ExportError::Store(error) => refused(&error),
         ExportError::File(error) => Failure::usage("UNREADABLE_FILE", error.to_string()),
-        ExportError::Malformed { .. } => Failure::usage("INVALID_EXPORT", error.to_string()),
+        other => Failure::usage("INVALID_EXPORT", other.to_string()),
     }
 }
 
@@ -297,6 +349,46 @@ impl Export {
     }
 }
 
+/// Arguments of `pirn runs backup`.
+#[derive(clap::Args)]
+pub(super) struct Backup {
+    /// The file to write; it must not exist
+    #[arg(value_name = "FILE")]
+    file: String,
+}
+
+impl Backup {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let Some(file) = store.place()?.file() else {
+            let message = "a store on a server is backed up by the programs of that server";
+            return Err(Failure::usage("USAGE", message)
+                .with_help("PostgreSQL: pg_dump, or an archive of its log (docs/backup.md)"));
+        };
+        spare(Some(&file), &self.file)?;
+        // The process that writes may have another working directory.
+        let absolute = std::path::absolute(&self.file)
+            .map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write {}: {error}", self.file)))?;
+        send_request(store, Request::BackUp { file: absolute })?;
+        Ok(done(output, &self.file))
+    }
+}
+
+/// Arguments of `pirn runs rekey`.
+#[derive(clap::Args)]
+pub(super) struct Rekey {}
+
+impl Rekey {
+    #[allow(clippy::unused_self)] // as the other commands
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let store = store.open_file()?;
+        let encrypted = block_on(store.rekey()).map_err(|error| refused(&error))?;
+        Ok(match output {
+            Output::Json => answer(&json_text(json!({"encrypted": encrypted})), 0),
+            Output::Text => answer(&format!("{encrypted} values encrypted\n"), 0),
+        })
+    }
+}
+
 /// Arguments of `pirn runs import`.
 #[derive(clap::Args)]
 pub(super) struct Import {
@@ -313,10 +405,15 @@ impl Import {
         let unread =
             |error: std::io::Error| Failure::usage("UNREADABLE_FILE", format!("cannot read {}: {error}", self.file));
         let mut file = BufReader::new(File::open(&self.file).map_err(unread)?);
-        let store = store.place()?.open()?;
-        let id = block_on(import(&*store, &mut file, self.run_id.as_deref())).map_err(not_moved)?;
+        let store = store.place()?.open(None)?;
+        let imported = block_on(import(&*store, &mut file, self.run_id.as_deref()));
+        let id = imported.map_err(|error| match error {
+            ExportError::Malformed { .. } => Failure::usage("INVALID_EXPORT", format!("{}: {error}", self.file)),
+            ExportError::File(error) => unread(error),
+            other => not_moved(other),
+        })?;
         Ok(match output {
-            Output::Json => answer(&format!("{:#}\n", json!({"ok": true, "runId": id})), 0),
+            Output::Json => answer(&json_text(json!({"ok": true, "runId": id})), 0),
             Output::Text => answer(&format!("{id}\n"), 0),
         })
     }
@@ -342,7 +439,8 @@ pub(super) struct Prune {
     rewrite: bool,
 }
 
-fn age(text: &str) -> Result<Duration, String> {
+/// Parses an age, such as `7d`.
+pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a number and s, m, h or d, as in 7d".to_owned();
     let unit = text.chars().last().ok_or_else(wrong)?;
     let number: u64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| wrong())?;
@@ -381,7 +479,7 @@ impl Prune {
         }
         Ok(match output {
             Output::Json => answer(
-                &format!("{:#}\n", json!({"removed": removed.runs, "bytesFreed": removed.bytes})),
+                &json_text(json!({"removed": removed.runs, "bytesFreed": removed.bytes})),
                 0,
             ),
             Output::Text => answer(&format!("{} runs, {} bytes\n", removed.runs, removed.bytes), 0),

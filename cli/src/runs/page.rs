@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::redact::masked;
 use crate::store::{close, run_of, spare};
-use crate::terminal::{Output, answer};
+use crate::terminal::{Output, answer, json_text};
 
 /// Writes the page of a run, which opens at `step`, or else at the run's end.
 pub(super) fn write(
@@ -24,7 +24,7 @@ pub(super) fn write(
     let unwritten = |error: std::io::Error| Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}"));
     std::fs::write(path, page?).map_err(unwritten)?;
     let text = match output {
-        Output::Json => format!("{:#}\n", serde_json::json!({ "file": path })),
+        Output::Json => json_text(serde_json::json!({ "file": path })),
         Output::Text => format!("{path}\n"),
     };
     Ok(answer(&text, 0))

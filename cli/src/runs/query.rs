@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::store::{RunFilter, WaitingFor};
 use pirn::{RunView, Step};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::place::StoreArgs;
-use crate::store::{close, latest, not_resumed, shown};
-use crate::terminal::{Output, answer, table};
+use crate::store::{close, not_resumed};
+use crate::store_owner::{ListedRuns, list_runs};
+use crate::terminal::{Output, answer, json_text, table};
 
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]
@@ -28,6 +28,9 @@ pub(super) struct List {
     /// List only the N runs that started last
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Print only the ids, one a line
+    #[arg(long)]
+    ids: bool,
 }
 
 pub(super) fn status(text: &str) -> Result<String, String> {
@@ -44,26 +47,33 @@ pub(super) fn status(text: &str) -> Result<String, String> {
 
 impl List {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
-        let filter = RunFilter {
+        let wanted = ListedRuns {
             status: self.status.clone(),
             session: self.session.clone(),
             workflow: self.workflow.clone(),
-            ..RunFilter::default()
+            limit: self.limit,
         };
-        let runs = latest(&*store.open()?, filter, self.limit.unwrap_or(usize::MAX))?;
+        let runs = list_runs(store, wanted)?;
         let text = match output {
-            Output::Json => format!("{:#}\n", json!({"runs": runs.iter().map(shown).collect::<Vec<_>>()})),
+            Output::Text if self.ids => runs
+                .iter()
+                .fold(String::new(), |text, run| text + word(run, "runId") + "\n"),
+            Output::Json => json_text(json!({ "runs": runs })),
             Output::Text => table(
                 &["RUN", "WORKFLOW", "STATUS", "STEPS", "WAITS FOR"],
                 runs.iter().map(|run| {
-                    let (status, steps) = (run.status.as_str().to_owned(), run.steps.to_string());
-                    let waits_for = run.status.waiting_for().map_or("", WaitingFor::as_str).to_owned();
-                    vec![run.id.clone(), run.workflow.clone(), status, steps, waits_for]
+                    let texts = ["runId", "workflowId", "status"].map(|name| word(run, name).to_owned());
+                    let more = [run["steps"].to_string(), word(run, "waitingFor").to_owned()];
+                    texts.into_iter().chain(more).collect()
                 }),
             ),
         };
         Ok(answer(&text, 0))
     }
+}
+
+fn word<'r>(run: &'r Value, name: &str) -> &'r str {
+    run[name].as_str().unwrap_or_default()
 }
 
 /// Arguments of `pirn runs show`.
@@ -99,8 +109,8 @@ impl Show {
         }
         let view = view(store, &self.id, self.at)?;
         let text = match (output, self.history) {
-            (Output::Json, true) => format!("{:#}\n", json!({ "steps": view.history })),
-            (Output::Json, false) => format!("{:#}\n", view.to_json()),
+            (Output::Json, true) => json_text(json!({ "steps": view.history })),
+            (Output::Json, false) => json_text(view.to_json()),
             (Output::Text, true) => history(&view.history),
             (Output::Text, false) => person(&view),
         };
@@ -173,7 +183,7 @@ impl Explain {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let explanation = view(store, &self.id, self.at)?.explain();
         let text = match output {
-            Output::Json => format!("{:#}\n", json!({ "text": explanation })),
+            Output::Json => json_text(json!({ "text": explanation })),
             Output::Text => explanation,
         };
         Ok(answer(&text, 0))
@@ -197,7 +207,7 @@ impl Events {
         let later = view.events.iter().filter(|event| event.sequence > self.after);
         let events: Vec<Value> = later.map(|event| event.to_json()).collect();
         let text = match output {
-            Output::Json => format!("{:#}\n", json!({ "events": events })),
+            Output::Json => json_text(json!({ "events": events })),
             Output::Text => events.iter().fold(String::new(), |mut text, event| {
                 // Writing to a string does not fail.
                 let _ = writeln!(text, "{event}");
@@ -226,7 +236,7 @@ impl Diff {
         close(&engine);
         let diff = differ.map_err(|error| not_resumed(&error))?;
         let text = match output {
-            Output::Json => format!("{:#}\n", json!(diff)),
+            Output::Json => json_text(json!(diff)),
             Output::Text => {
                 let next = |step: &Option<Step>| {
                     step.as_ref().map_or_else(

@@ -8,13 +8,14 @@ mod socket;
 use std::path::Path;
 
 use pirn::{CommandOutcome, Engine};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::place::{Place, StoreArgs};
 use crate::store::close;
 use crate::terminal::say;
 
-pub(crate) use request::Request;
+pub(crate) use request::{ListedRuns, Request};
 
 /// A listener for inputs of other processes; dropping it stops it.
 pub(crate) enum Listening {
@@ -72,6 +73,29 @@ pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<Comman
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Lists runs of a store: directly, or through the process that has the store open.
+pub(crate) fn list_runs(store: &StoreArgs, wanted: ListedRuns) -> Result<Vec<Value>, Failure> {
+    match store.open() {
+        Ok(store) => wanted.read(&*store),
+        Err(failure) if failure.code() == "STORE_HELD" => {
+            let file = store.place()?.file();
+            file.and_then(|file| list_of_owner(&file, wanted))
+                .unwrap_or(Err(failure))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+#[cfg(unix)]
+fn list_of_owner(store: &Path, wanted: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
+    socket::list(store, wanted)
+}
+
+#[cfg(not(unix))]
+fn list_of_owner(_: &Path, _: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
+    None
 }
 
 #[cfg(unix)]

@@ -1,8 +1,8 @@
 //! Unix socket next to a store file, through which other processes of this user steer the runs of the process that has the store
 //! open.
 //!
-//! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}` or
-//! `{"refused": {"exit", "code", "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is
+//! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}`, `{"runs": [RUN]}` or
+//! `{"refused": {"exit", "code", "message", "help"?}}`. The answer is sent after the effect of the request is durable. The socket's path is
 //! `STORE.sock`, with mode `0600`. The process removes its socket when it ends; the next process that opens the store replaces the
 //! socket of a killed one.
 
@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use pirn::{CommandOutcome, Engine};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::request::Request;
+use super::request::{ListedRuns, Request};
 use crate::failure::Failure;
 
 /// Maximum length of a request, in bytes.
@@ -33,7 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[serde(rename_all = "camelCase")]
 enum Reply {
     Ok(CommandOutcome),
-    Refused { exit: u8, code: String, message: String },
+    Runs(Vec<Value>),
+    Refused {
+        exit: u8,
+        code: String,
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        help: Option<String>,
+    },
 }
 
 /// A listening socket, closed on drop.
@@ -107,7 +115,7 @@ fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
         if is_over.load(Ordering::SeqCst) {
             return;
         }
-        match stream.and_then(|stream| one(&stream, engine)) {
+        match stream.and_then(|stream| one(stream, engine)) {
             Ok(()) => {}
             // The client has disconnected: no answer can be sent.
             Err(error) => tracing::debug!(%error, "a connection to the socket of the store failed"),
@@ -115,24 +123,67 @@ fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
     }
 }
 
-fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
+fn one(stream: UnixStream, engine: &Engine) -> io::Result<()> {
     // Connections are served one at a time, so a silent client must not block the others.
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream).take(MAX_REQUEST).read_line(&mut line)?;
-    let told = match serde_json::from_str::<Request>(&line) {
-        Ok(request) => request.send(engine),
-        Err(error) => Err(Failure::usage("INVALID_REQUEST", error.to_string())),
-    };
-    let reply = match told {
-        Ok(told) => Reply::Ok(told),
-        Err(failure) => {
-            let (exit, code, message) = failure.into_told();
-            Reply::Refused { exit, code, message }
+    BufReader::new(&stream).take(MAX_REQUEST).read_line(&mut line)?;
+    match serde_json::from_str::<Request>(&line) {
+        Ok(request) if request.is_long() => {
+            let engine = engine.clone();
+            let work = move || reply(&stream, request.send(&engine));
+            // The client has disconnected if the reply fails.
+            Builder::new().name("pirn-backup".to_owned()).spawn(work).map(drop)
         }
-    };
-    let mut line = serde_json::to_string(&reply)?;
+        Ok(Request::List(wanted)) => {
+            let none = || Failure::failed("NO_STORE", "the process has no store");
+            let runs = engine.store().ok_or_else(none).and_then(|store| wanted.read(&**store));
+            write(&stream, &runs.map_or_else(Reply::of_failure, Reply::Runs))
+        }
+        Ok(request) => reply(&stream, request.send(engine)),
+        Err(error) => reply(&stream, Err(Failure::usage("INVALID_REQUEST", error.to_string()))),
+    }
+}
+
+impl Reply {
+    fn of_failure(failure: Failure) -> Self {
+        let (exit, code, message, help) = failure.into_told();
+        Self::Refused {
+            exit,
+            code,
+            message,
+            help,
+        }
+    }
+
+    fn failure(self) -> Failure {
+        match self {
+            Self::Refused {
+                exit,
+                code,
+                message,
+                help,
+            } => {
+                let failure = Failure::told(exit, code, message);
+                match help {
+                    Some(help) => failure.with_help(help),
+                    None => failure,
+                }
+            }
+            Self::Ok(_) | Self::Runs(_) => {
+                Failure::failed("STORE_ERROR", "the process that holds the store is of another version")
+            }
+        }
+    }
+}
+
+fn reply(stream: &UnixStream, told: Result<CommandOutcome, Failure>) -> io::Result<()> {
+    write(stream, &told.map_or_else(Reply::of_failure, Reply::Ok))
+}
+
+fn write(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_string(reply)?;
     line.push('\n');
     stream.write_all(line.as_bytes())
 }
@@ -142,12 +193,25 @@ pub(super) fn say(store: &Path, request: &Request) -> Option<Result<CommandOutco
     let stream = UnixStream::connect(beside(store)).ok()?;
     Some(match exchange(&stream, request) {
         Ok(Reply::Ok(told)) => Ok(told),
-        Ok(Reply::Refused { exit, code, message }) => Err(Failure::told(exit, code, message)),
+        Ok(other) => Err(other.failure()),
         Err(error) => Err(Failure::failed(
             "STORE_ERROR",
             format!("the process that holds the store did not answer, and may have ended before the input was stored: {error}"),
         )
         .with_help("check the run: pirn runs show ID")),
+    })
+}
+
+/// Lists runs through the process that holds this store; `None` if no process listens.
+pub(super) fn list(store: &Path, wanted: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
+    let stream = UnixStream::connect(beside(store)).ok()?;
+    Some(match exchange(&stream, &Request::List(wanted)) {
+        Ok(Reply::Runs(runs)) => Ok(runs),
+        Ok(other) => Err(other.failure()),
+        Err(error) => Err(Failure::failed(
+            "STORE_ERROR",
+            format!("the process that holds the store did not answer: {error}"),
+        )),
     })
 }
 

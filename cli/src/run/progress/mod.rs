@@ -43,8 +43,10 @@ const TYPES: &[EventType] = &[
     EventType::TokenLimitApproached,
     EventType::BudgetWarning,
     EventType::BudgetOverrun,
+    EventType::CacheCollapsed,
     EventType::CompressionCompleted,
     EventType::CompressionFailed,
+    EventType::SubgraphStarted,
     EventType::TriggeredSubgraphStarted,
     EventType::TriggeredSubgraphFailed,
     EventType::TriggerFailed,
@@ -148,18 +150,28 @@ pub(super) fn start(
 impl ProgressDisplay {
     /// Waits for the last event, and prints the summary.
     pub(super) fn finish(self, report: &RunReport, was_interrupted: bool) {
-        let compressions = match self.drawer.map(JoinHandle::join) {
+        let columns = self.columns;
+        let compressions = self.compressions();
+        // A durable run that continues elsewhere has no summary.
+        if !report.threads.is_empty() {
+            let line = summary::line(report, compressions, was_interrupted);
+            prompt_gate::put(&line.render(columns));
+        }
+    }
+
+    /// Waits for the last event, without a summary.
+    pub(super) fn wait(self) {
+        self.compressions();
+    }
+
+    fn compressions(self) -> Compressions {
+        match self.drawer.map(JoinHandle::join) {
             Some(Ok(compressions)) => compressions,
             Some(Err(_)) => {
                 say("the progress view panicked; the run did not");
                 Compressions::default()
             }
             None => Compressions::default(),
-        };
-        // A durable run that continues elsewhere has no summary.
-        if !report.threads.is_empty() {
-            let line = summary::line(report, compressions, was_interrupted);
-            prompt_gate::put(&line.render(self.columns));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use pirn::{BudgetFigure, BudgetReport, RunReport, ThreadStatus};
 use pirn_conversation::conversation::{Cost, TokenUsage};
+use pirn_conversation::model_call::CacheReport;
 use pirn_core::thread::ThreadKind;
 
 use super::line::{Line, Tone, seconds};
@@ -30,6 +31,9 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
         let plural = if compressions.count == 1 { "" } else { "s" };
         let (count, saved) = (grouped(compressions.count), grouped(compressions.saved));
         parts.push(format!("{count} compression{plural} saved {saved} tokens"));
+    }
+    if let Some(collapses) = report.usage.cache.as_deref().and_then(collapsed) {
+        parts.push(collapses);
     }
     Line {
         at: Some(report.elapsed_ms),
@@ -65,6 +69,28 @@ fn tokens(spent: &TokenUsage) -> String {
         }
         total => format!("{} tokens", grouped(total)),
     }
+}
+
+/// Formats `3 requests lost 40,000 cached tokens (0.12 USD): 1 compacted, 2 expired`.
+fn collapsed(cache: &CacheReport) -> Option<String> {
+    let lost = cache.collapses.iter().filter(|one| one.lost_tokens > 0);
+    let (mut count, mut tokens, mut sum) = (0, 0_u64, TokenUsage::default());
+    let mut reasons = Vec::new();
+    for one in lost {
+        count += one.count;
+        tokens = tokens.saturating_add(one.lost_tokens);
+        sum.add(TokenUsage {
+            cost: one.cost,
+            ..TokenUsage::default()
+        });
+        reasons.push((one.count, one.reason.as_str()));
+    }
+    let plural = if count == 1 { "" } else { "s" };
+    let cost = sum.cost.map_or_else(String::new, |cost| format!(" ({})", money(cost)));
+    (count > 0).then(|| {
+        let (count, tokens, reasons) = (grouped(count), grouped(tokens), listed(reasons));
+        format!("{count} request{plural} lost {tokens} cached tokens{cost}: {reasons}")
+    })
 }
 
 /// Formats `0.0123 USD`.

@@ -28,6 +28,8 @@ pub(super) struct View {
     /// Running threads, in the order in which they started.
     running: BTreeMap<u64, String>,
     started: u64,
+    /// Names of called threads that have not started yet, for workflows that were written during the run.
+    written: BTreeMap<String, String>,
     forks: Forks,
     calls: usize,
     /// Number of lines of each node of a workflow so far.
@@ -196,10 +198,31 @@ impl View {
                 let text = format!("{}: a model call used more than it had reserved", facts.text("nodeId"));
                 vec![self.line(event, Tone::Bad, text)]
             }
+            EventType::CacheCollapsed => {
+                let text = match &*facts.text("reason") {
+                    "unreported" => "the provider reports no cached tokens".to_owned(),
+                    reason => {
+                        let [read, expected] = ["readTokens", "expectedTokens"].map(|name| grouped(facts.number(name)));
+                        let why = match &*facts.text("why") {
+                            "" => String::new(),
+                            why => format!(": {why}"),
+                        };
+                        format!("{read} of {expected} tokens came from the provider's cache ({reason}{why})")
+                    }
+                };
+                vec![self.line(event, Tone::Plain, text)]
+            }
             EventType::CompressionCompleted => self.compressed(event),
             EventType::CompressionFailed => {
                 let text = format!("the compression failed: {}", facts.error());
                 vec![self.line(event, Tone::Bad, text)]
+            }
+            // Precedes the start of the called thread.
+            EventType::SubgraphStarted => {
+                if let Some(name) = facts.written_name() {
+                    self.written.insert(facts.text("childThreadId"), name);
+                }
+                Vec::new()
             }
             EventType::TriggeredSubgraphStarted => {
                 let text = format!("trigger {} fired", facts.text("triggerId"));
@@ -271,7 +294,6 @@ impl View {
             | EventType::MessageAdded
             | EventType::RequestRepaired
             | EventType::TriggeredSubgraphCompleted
-            | EventType::SubgraphStarted
             | EventType::SubgraphCompleted
             | EventType::ToolCallCompleted
             | EventType::VariableChanged
@@ -324,7 +346,10 @@ impl View {
         let name = match kind.as_str() {
             "main" => event.workflow_id.to_string(),
             "branch" => format!("branch {path}"),
-            "subgraph" => format!("called {}", event.workflow_id),
+            "subgraph" => match self.written.remove(&*event.thread_id) {
+                Some(name) => format!("called {name}"),
+                None => format!("called {}", event.workflow_id),
+            },
             kind => format!("{kind} {}", event.workflow_id),
         };
         let manner = match kind.as_str() {
@@ -639,6 +664,17 @@ impl Facts<'_> {
             Some(Value::Null) | None => String::new(),
             Some(other) => other.to_string(),
         }
+    }
+
+    /// Returns the name of a called workflow that was written during the run: its label, or its id without the hash of its text.
+    fn written_name(&self) -> Option<String> {
+        self.0.raised.fields.get("definition")?;
+        let (label, id) = (self.text("label"), self.text("subgraphId"));
+        Some(match id.rsplit_once('@') {
+            _ if !label.is_empty() => label,
+            Some((name, _)) => name.to_owned(),
+            None => id,
+        })
     }
 
     fn list(&self, field: &str) -> Vec<String> {
