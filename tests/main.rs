@@ -9,4 +9,5 @@ mod explore;
 mod forks;
 mod lifecycle;
 mod models;
+mod scripts;
 mod triggers;

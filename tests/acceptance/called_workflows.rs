@@ -4,7 +4,7 @@
 use pirn::EventType;
 use pirn_core::thread::ThreadKind;
 use pirn_tests::world::{code, line, node, run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn m11_a_called_workflow_runs_between_the_nodes_before_and_after_its_call() {
@@ -69,4 +69,21 @@ fn a_retry_after_a_failed_output_expression_passes_the_same_input_to_the_called_
     let ran = run(&json!({"workflows": [main, sub]}), json!(null));
     assert_eq!(ran.of(EventType::SubgraphCompleted).len(), 2, "{:?}", ran.report.error);
     assert_eq!(ran.report.nodes[2].attempts, 2);
+}
+
+/// The LLM node has a higher index than the caller's workflow has nodes.
+#[test]
+fn a_model_is_called_by_a_workflow_that_shares_the_conversation_of_a_smaller_one() {
+    let call = node(
+        "call",
+        "SUBGRAPH",
+        json!({"subgraphId": "sub", "conversation": "share"}),
+    );
+    let mut nodes: Vec<Value> = (0..4).map(|place| code(&format!("n{place}"), "return 1")).collect();
+    nodes.push(node("ask", "LLM", json!({"prompt": "hello"})));
+    let profiles = json!([{"id": "m", "provider": "echo"}]);
+    let bundle = json!({"workflows": [line("main", &[call]), line("sub", &nodes)], "profiles": profiles});
+    let ran = run(&bundle, Value::Null);
+    assert_eq!((ran.code(), ran.visible()), ("", vec!["hello", "hello"]));
+    assert_eq!(ran.of(EventType::RequestPrepared).len(), 1);
 }

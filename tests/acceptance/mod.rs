@@ -1,6 +1,7 @@
 //! Acceptance cases through the public API of the engine. Failure messages contain the id of the case.
 
 mod called_workflows;
+mod claims;
 mod consent;
 mod contributing;
 mod crates_picture;
@@ -19,6 +20,8 @@ mod loops;
 mod module_docs;
 mod mutants;
 mod nodes;
+mod release;
+mod run_code;
 mod semantics;
 mod smoke;
 mod triggered;
@@ -26,3 +29,4 @@ mod triggers;
 mod validation_codes;
 mod variables;
 mod waits;
+mod workflow_tools;

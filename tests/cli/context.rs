@@ -494,6 +494,11 @@ fn the_summary_of_a_compressed_conversation_is_judged_against_the_hidden_message
         judged["lost"][0],
         json!({"kind": "id", "text": "ax-2", "messages": [2]})
     );
+    assert_eq!(
+        judged["statements"],
+        json!({"facts": {"total": 2, "kept": 0}}),
+        "not verbatim"
+    );
 
     let none = pirn_with(messages(&turns).to_string().as_bytes(), &["context", "judge", "-"]);
     assert_eq!(

@@ -315,4 +315,8 @@ fn scheduled_runs_of_the_example_start_while_another_run_waits() {
         nights,
         [(&ids[0], &completed), (&ids[1], &completed), (&ids[2], &completed)]
     );
+    let quiet = [&run[..5], &["--store", "quiet.db", "--no-schedules"]].concat();
+    assert_eq!(pirn_in(folder.path(), &quiet, &[]).code, Some(0));
+    let ids = pirn_in(folder.path(), &["runs", "list", "--ids", "--store", "quiet.db"], &[]).stdout;
+    assert_eq!(ids.lines().count(), 1, "only the run itself: {ids}");
 }

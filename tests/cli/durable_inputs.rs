@@ -108,7 +108,10 @@ fn an_input_is_sent_through_the_process_that_holds_the_store() {
     assert!(said.contains("INVALID_REQUEST"), "{said}");
 
     let answered = runs(&folder, &["answer", "r", first, "red", "--output", "json"]);
-    assert_eq!((answered.code, answered.json()), (Some(0), json!({"ok": true})));
+    assert_eq!(
+        (answered.code, answered.json()),
+        (Some(0), json!({"ok": true, "formatVersion": 1}))
+    );
     let again = runs(&folder, &["answer", "r", first, "blue", "--output", "json"]);
     assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));
     assert_eq!(runs(&folder, &["emit", "r", "go", "{\"n\": 1}"]).stdout, "r was told\n");
@@ -120,6 +123,36 @@ fn an_input_is_sent_through_the_process_that_holds_the_store() {
     assert_eq!(taken, 1);
     assert_eq!(ended(child)["output"], json!(["red", "blue"]));
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_store_is_copied_while_another_process_holds_it() {
+    let folder = folder("told-copied");
+    let (mut child, _lines) = holding(&folder);
+    let written = runs(&folder, &["backup", "copy.db"]);
+    assert_eq!(
+        (written.code, &*written.stdout),
+        (Some(0), "copy.db\n"),
+        "{}",
+        written.stderr
+    );
+    let again = runs(&folder, &["backup", "copy.db", "--output", "json"]);
+    assert_eq!(refused(&again).0, Some(1), "an existing file is not replaced");
+    let own = runs(&folder, &["backup", "runs.db", "--output", "json"]);
+    assert_eq!(refused(&own), (Some(2), "WRITE_FAILED".to_owned()));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    // The run of the copy waits for its first answer, and resumes with it.
+    let copied = |arguments: &[&str]| {
+        runs(
+            &folder,
+            &[arguments, &["--store", "copy.db", "--output", "json"]].concat(),
+        )
+    };
+    assert_eq!(copied(&["answer", "r", "r.0.2", "red"]).code, Some(0));
+    assert_eq!(copied(&["list"]).json()["runs"][0]["runId"], "r");
+    let free = runs(&folder, &["backup", "other.db"]);
+    assert_eq!(free.code, Some(0), "without a process that holds it: {}", free.stderr);
 }
 
 #[test]
@@ -143,7 +176,7 @@ fn inputs_to_a_run_without_an_owner_are_stored_until_it_resumes() {
     assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));
     assert_eq!(
         runs(&folder, &["emit", "r", "go", "--output", "json"]).json(),
-        json!({"ok": true})
+        json!({"ok": true, "formatVersion": 1})
     );
 
     let mut child = start_in(folder.path(), &["runs", "resume", "r", "--output", "json"], &[]);
@@ -190,7 +223,7 @@ fn a_live_run_is_migrated_to_a_compatible_definition() {
         .with("earlier.json", &text.replace("Which?", "Why?"))
         .with("broken.json", "{");
     let check = |file: &str| runs(&folder, &["migrate", "r", "--to", file, "--check", "--output", "json"]);
-    assert_eq!(check("later.json").json(), json!({"fits": true}));
+    assert_eq!(check("later.json").json(), json!({"fits": true, "formatVersion": 1}));
     let other = check("earlier.json");
     let difference = &other.json()["firstDifference"];
     assert_eq!(
@@ -249,6 +282,53 @@ fn a_message_is_sent_through_the_process_that_holds_the_store() {
 }
 
 #[test]
+fn a_run_is_paused_and_pinned_through_the_process_that_holds_the_store() {
+    let folder = folder("paused-held");
+    let (child, mut lines) = holding(&folder);
+    for arguments in [
+        &["pause", "r"][..],
+        &["pin", "r", "role", "You are a weaver."],
+        &["pause", "r", "--end"],
+    ] {
+        let told = runs(&folder, arguments);
+        assert_eq!(
+            (told.code, told.stdout.as_str()),
+            (Some(0), "r was told\n"),
+            "{}",
+            told.stderr
+        );
+    }
+    let section = runs(&folder, &["pin", "r", "roles", "x"]);
+    assert!(
+        section.stderr.contains("role, todo, usefulInfo, folderNotes"),
+        "{}",
+        section.stderr
+    );
+    assert_eq!(section.code, Some(2));
+    assert_eq!(runs(&folder, &["answer", "r", "first", "red"]).code, Some(0));
+    assert_eq!(runs(&folder, &["emit", "r", "go"]).code, Some(0));
+    waits(&mut lines);
+    assert_eq!(runs(&folder, &["answer", "r", "second", "blue"]).code, Some(0));
+    assert_eq!(ended(child)["output"], json!(["red", "blue"]));
+}
+
+#[test]
+fn a_run_that_no_process_executes_cannot_be_paused() {
+    let folder = folder("paused-kept");
+    let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
+    assert_eq!(pirn_in(folder.path(), &detached, &[]).code, Some(0));
+    for arguments in [&["pause", "r"][..], &["pin", "r", "role", "x"]] {
+        let paused = runs(&folder, &[arguments, &["--output", "json"]].concat());
+        assert_eq!(
+            refused(&paused),
+            (Some(1), "NOT_CARRIED".to_owned()),
+            "{}",
+            paused.stderr
+        );
+    }
+}
+
+#[test]
 fn a_message_to_a_run_without_an_owner_is_stored_until_the_run_resumes() {
     let folder = speaking("said-kept");
     let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
@@ -275,4 +355,30 @@ fn lines_typed_in_an_interactive_run_are_messages_to_its_model() {
     let answered = runs(&folder, &["answer", "r", "r.0.2", "red"]);
     assert_eq!(answered.code, Some(0), "{}", answered.stderr);
     assert_eq!(ended(child)["output"], "Be brief.");
+}
+
+#[test]
+fn runs_of_a_held_store_are_listed_and_a_question_is_answered_by_its_node() {
+    let folder = folder("held-listed");
+    let (mut child, mut lines) = holding(&folder);
+    let listed = runs(&folder, &["list", "--output", "json"]);
+    assert_eq!(listed.json()["runs"][0]["runId"], "r", "{}", listed.stderr);
+    assert_eq!(runs(&folder, &["list", "--ids"]).stdout, "r\n");
+
+    let wrong = runs(&folder, &["answer", "r", "frist", "red"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("(node first): Which?"), "{}", wrong.stderr);
+    let answered = runs(&folder, &["answer", "r", "first", "red"]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    let sent = runs(&folder, &["emit", "r", "go"]);
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    waits(&mut lines);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+
+    // Repeats the commands without an owner of the run.
+    let answered = runs(&folder, &["answer", "r", "second", "blue"]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    let resumed = runs(&folder, &["resume", "r", "--output", "json"]);
+    assert_eq!(resumed.json()["output"], json!(["red", "blue"]), "{}", resumed.stderr);
 }

@@ -31,7 +31,7 @@ fn a_waiting_run_is_listed_as_waiting_and_resume_all_names_its_question() {
     assert!(table.contains("WAITS FOR") && table.contains("interaction"), "{table}");
     assert_eq!(
         runs(&folder, &["list", "--status", "unfinished", "--output", "json"]).json(),
-        json!({"runs": []})
+        json!({"runs": [], "formatVersion": 1})
     );
 
     let mut child = start_in(folder.path(), &["runs", "resume", "--all", "--output", "json"], &[]);
@@ -107,12 +107,12 @@ fn several_runs_are_migrated_at_once_with_one_result_per_run() {
         json(&["r", "s", "--to", "fits.json", "--check"]),
         (
             Some(0),
-            json!({"runs": [{"runId": "r", "fits": true}, {"runId": "s", "fits": true}]})
+            json!({"runs": [{"runId": "r", "fits": true}, {"runId": "s", "fits": true}], "formatVersion": 1})
         )
     );
     assert_eq!(
         json(&["r", "--to", "fits.json", "--check"]),
-        (Some(0), json!({"fits": true}))
+        (Some(0), json!({"fits": true, "formatVersion": 1}))
     );
     let (code, none) = json(&["r", "t", "--to", "fits.json"]);
     assert_eq!(
@@ -178,10 +178,10 @@ fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
         assert_eq!(refused(&none), (Some(2), "NO_SUCH_SESSION".to_owned()));
     }
     let removed = sessions(&folder, &["remove", "a", "b", "--output", "json"]);
-    assert_eq!(removed.json(), json!({"removed": 2}));
+    assert_eq!(removed.json(), json!({"removed": 2, "formatVersion": 1}));
     assert_eq!(
         sessions(&folder, &["list", "--output", "json"]).json(),
-        json!({"sessions": []})
+        json!({"sessions": [], "formatVersion": 1})
     );
     // The next run starts with the state in which the first one started.
     talk("a");

@@ -9,14 +9,24 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::command::{pirn, pirn_in, root};
-use crate::durable_inputs::{holding_with, question};
+use crate::durable_inputs::holding_with;
 use crate::folder::Folder;
 
 /// Examples that run until they are stopped.
 const SERVERS: &[&str] = &["pirn serve ", "pirn studio "];
 
-/// Examples that need a database or a Restate server. Only their arguments are parsed.
-const ELSEWHERE: &[&str] = &["pirn worker "];
+/// Examples that concern a run that waits.
+const OF_WAITING: &[&str] = &[
+    "pirn runs answer RUN ",
+    "pirn runs cancel RUN ",
+    "pirn runs emit RUN ",
+    "pirn runs migrate RUN ",
+    "pirn runs resume RUN ",
+    "pirn runs say RUN ",
+];
+
+/// Examples that need a database, a Restate server or a process that executes the run. Only their arguments are parsed.
+const ELSEWHERE: &[&str] = &["pirn worker ", "pirn runs pause ", "pirn runs pin "];
 
 /// Returns the help of the command and of all its subcommands.
 fn all_help() -> BTreeMap<String, String> {
@@ -72,10 +82,14 @@ fn prepared(name: &str) -> Folder {
     let folder = Folder::new(name)
         .with("workflow.json", &workflow.to_string())
         .with("chat.json", &line("chat", vec![model("ask")]).to_string())
-        .with("waits.json", &line("waits", vec![ask("sure")]).to_string())
+        .with(
+            "waits.json",
+            &line("waits", vec![ask("approve"), model("say")]).to_string(),
+        )
         .with("trigger.json", &trigger.to_string())
         .with("input.json", "{\"name\": \"Ada\"}")
-        .with("tokens", "0123456789abcdef0123456789abcdef ann\n")
+        .with("tokens", "0123456789abcdef0123456789abcdef name=ann\n")
+        .with("store.keys", &"5a".repeat(32))
         .with("models.toml", "[[profiles]]\nid = \"assistant\"\nprovider = \"echo\"\n")
         .with("pirn.toml", "[[profiles]]\nid = \"assistant\"\nprovider = \"echo\"\n");
     fs::copy(folder.path().join("chat.json"), folder.path().join("main.json")).expect("copied");
@@ -132,8 +146,8 @@ fn typed(folder: &Folder, command: &str) -> Output {
     shell.output().expect("there is a bash")
 }
 
-/// Creates a store in which run `RUN` has ended and run `r` waits for an answer. Returns the id of its question.
-fn with_runs(folder: &Folder) -> String {
+/// Creates a store in which run `RUN` has ended and run `r` waits for an answer.
+fn with_runs(folder: &Folder) {
     let ended = pirn_in(
         folder.path(),
         &[
@@ -161,7 +175,16 @@ fn with_runs(folder: &Folder) -> String {
     let stopped = child.wait_with_output().expect("ends");
     assert_eq!(stopped.status.code(), Some(130));
     fs::write(&main, chat).expect("writable");
-    question(folder)
+}
+
+#[test]
+fn every_subcommand_has_examples_and_exit_codes_in_its_help() {
+    for (command, help) in all_help() {
+        assert!(
+            help.contains("Example") && help.contains("Exit code"),
+            "{command}: {help}"
+        );
+    }
 }
 
 #[test]
@@ -173,15 +196,15 @@ fn every_example_of_every_help_works() {
             continue;
         }
         let folder = prepared(&format!("examples-{number}"));
-        let asked = (command == "runs").then(|| with_runs(&folder));
+        let asked = (command.starts_with("runs") || command == "test").then(|| with_runs(&folder));
         let mut examples = examples;
         // Answers come first, because the question is closed once an example resumes all runs.
         examples.sort_by_key(|example| !example.starts_with("pirn runs answer "));
         for example in examples {
             assert!(example.contains("pirn "), "{command}: {example}");
             let mut line = example.to_owned();
-            if let Some(question) = asked.as_ref().filter(|_| example.starts_with("pirn runs answer RUN ")) {
-                line = line.replace("RUN.0.3", question).replace("answer RUN", "answer r");
+            if asked.is_some() && OF_WAITING.iter().any(|start| example.starts_with(start)) {
+                line = line.replace(" RUN ", " r ");
             }
             let is_server = SERVERS.iter().any(|start| example.starts_with(start));
             if is_server {
@@ -206,5 +229,5 @@ fn every_example_of_every_help_works() {
             count += 1;
         }
     }
-    assert!(count > 40, "only {count} examples were found");
+    assert!(count > 80, "only {count} examples were found");
 }

@@ -52,18 +52,20 @@ fn json_output_has_outcomes_schedules_and_completeness() {
         ended.json(),
         json!({
             "outcomes": [
-                {"order": ["p0/n0 script"], "status": "COMPLETED", "output": ["p0"]},
-                {"order": ["p1/n1 script"], "status": "COMPLETED", "output": ["p1"]},
+                {"order": ["p0/n0 script"], "replay": "1:1", "status": "COMPLETED", "output": ["p0"]},
+                {"order": ["p1/n1 script"], "replay": "1:2", "status": "COMPLETED", "output": ["p1"]},
             ],
             "schedules": 2,
             "complete": true,
+            "formatVersion": 1,
         })
     );
 }
 
 #[test]
 fn text_output_is_a_small_table() {
-    let ended = File::new("text", "ANY_COMPLETED", 2).explore(&[]);
+    let file = File::new("text", "ANY_COMPLETED", 2);
+    let (ended, path) = (file.explore(&[]), file.0.display());
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!(
         lines,
@@ -72,9 +74,63 @@ fn text_output_is_a_small_table() {
             "#  status     output  shortest order",
             "1  COMPLETED  [\"p0\"]  p0/n0 script",
             "2  COMPLETED  [\"p1\"]  p1/n1 script",
+            &format!("again 1: pirn explore {path} --replay 1:1"),
+            &format!("again 2: pirn explore {path} --replay 1:2"),
         ]
     );
     assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn the_command_of_each_outcome_replays_it() {
+    let file = File::new("again", "ANY_COMPLETED", 3);
+    let found = file.explore(&["--output", "json", "--no-reduction"]).json();
+    let text = file.explore(&["--strict", "--max-schedules=50", "-q"]).stdout;
+    let commands: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("pirn "))
+        .map(|(_, words)| words)
+        .collect();
+    let outcomes = found["outcomes"].as_array().expect("a list");
+    assert_eq!((outcomes.len(), commands.len()), (3, 3), "{text}");
+    for (outcome, command) in outcomes.iter().zip(commands) {
+        // No word has quotes.
+        let words: Vec<&str> = command.split(' ').collect();
+        let json = pirn(&[&words[..], &["--output", "json", "-q"]].concat());
+        assert_eq!((json.code, &*json.stderr), (Some(0), ""), "{command}");
+        let mut replayed = json.json();
+        assert_eq!(
+            replayed.as_object_mut().expect("an object").remove("formatVersion"),
+            Some(json!(1))
+        );
+        assert_eq!(replayed, *outcome, "{command}");
+        let text = pirn(&words);
+        let shown = format!(
+            "status  COMPLETED\noutput  {}\norder   {}\n",
+            outcome["output"],
+            outcome["order"][0].as_str().unwrap()
+        );
+        assert_eq!(text.stdout, shown);
+        let winner = outcome["output"][0].as_str().expect("a path").replace('p', "n");
+        assert!(text.stderr.contains(&winner), "the nodes are shown: {}", text.stderr);
+    }
+}
+
+#[test]
+fn choices_that_do_not_exist_are_refused() {
+    let file = File::new("choices", "ANY_COMPLETED", 2);
+    for (choices, message) in [
+        ("1:3", "the choices do not exist"),
+        ("900:2", "the choices do not exist"),
+        ("x", "`x` is not a choice: expected STEP:OPTION"),
+        ("0:1", "`0:1` is not a choice"),
+        ("2:2,1:2", "`1:2` is not a choice"),
+        ("99999999999:2", "is not a choice"),
+    ] {
+        let ended = file.explore(&["--replay", choices]);
+        assert_eq!(ended.code, Some(2), "{choices}");
+        assert!(ended.stderr.contains(message), "{choices}: {}", ended.stderr);
+    }
 }
 
 #[test]

@@ -120,3 +120,21 @@ fn assigned_variables_of_a_map_and_their_reducers_are_drawn() {
         assert!(drawn.contains(part), "{part}: {drawn}");
     }
 }
+
+#[test]
+fn pictures_of_the_concepts_are_what_the_command_draws() {
+    let script = std::fs::read_to_string(crate::command::root().join("docs/pictures/draw")).expect("readable");
+    let line = script
+        .lines()
+        .find_map(|line| line.strip_prefix("for picture in "))
+        .expect("the list");
+    let pictures: Vec<&str> = line.trim_end_matches("; do").split(' ').collect();
+    assert!(pictures.len() >= 5, "{pictures:?}");
+    for picture in pictures {
+        let (name, example) = picture.split_once(':').expect("a name and an example");
+        let file = crate::command::root().join(format!("docs/pictures/{name}.svg"));
+        let drawn = pirn(&["graph", &format!("../examples/{example}.json"), "--format", "svg"]);
+        let is_same = std::fs::read_to_string(&file).is_ok_and(|stored| stored == drawn.stdout);
+        assert!(is_same, "{name}.svg differs: run docs/pictures/draw");
+    }
+}

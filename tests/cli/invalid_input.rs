@@ -85,6 +85,39 @@ fn endless_files_are_refused() {
 }
 
 #[test]
+fn an_import_file_that_is_not_strict_json_is_refused_with_its_place() {
+    let head = r#"{"pirnRun":1,"runId":"a","workflowId":"w","definition":"d","semantics":1,"status":"COMPLETED","startedAt":1,"steps":0"#;
+    let at = |after: usize, why: &str| format!("line 1, column {}: {why}", head.len() + after);
+    let deep = format!("{head},\"x\":{}{}}}", "[".repeat(127), "]".repeat(127));
+    for (text, expected) in [
+        (format!("{head},\n\"steps\":0}}"), at(1, "EOF while parsing a value")),
+        (
+            format!("{head},\"steps\":0}}"),
+            at(2, "/steps: the key `steps` is given twice"),
+        ),
+        (
+            format!("{head},\"x\":1}}"),
+            at(4, "not a line of an exported run: unknown field `x`"),
+        ),
+        (format!("{head}}} x"), at(3, "trailing characters")),
+        (deep, at(5 + 127, "nested more than 127 levels deep")),
+        (
+            "\u{e9}".to_owned(),
+            "line 1: not a line of an exported run: expected an object".to_owned(),
+        ),
+        (String::new(), "line 1: the file ends in the middle".to_owned()),
+    ] {
+        let folder = folder("harsh-import").with("run.jsonl", &text);
+        let import = pirn_in(
+            folder.path(),
+            &["runs", "import", "run.jsonl", "--store", "runs.db"],
+            &[],
+        );
+        assert_output(&import, 2, &format!("run.jsonl: {expected}"));
+    }
+}
+
+#[test]
 fn marks_accept_every_possible_history_length_and_refuse_others() {
     let asked = |text: &str| pirn_with(text.as_bytes(), &["context", "marks"]);
     let long = asked(
@@ -312,8 +345,8 @@ fn names_and_lines_of_files_and_arguments_cannot_control_the_terminal() {
         (&["runs", "list", "--store", "\u{1b}[2J"], 2, "␛[2J"),
         (
             &["run", "flow.json", "--store", "runs.db", "--run-id", "\u{1b}[2J"],
-            0,
-            "run ␛[2J",
+            2,
+            "--run-id ␛[2J",
         ),
     ] {
         let ended = pirn_in(folder.path(), arguments, &[]);

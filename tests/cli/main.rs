@@ -2,10 +2,13 @@
 
 #[cfg(unix)]
 mod artifacts;
+mod cases;
+mod chaos;
 mod command;
 mod context;
 #[cfg(feature = "javascript")]
 mod control_sequences;
+mod deploy;
 mod docs;
 #[cfg(unix)]
 mod durable;
@@ -13,10 +16,12 @@ mod durable;
 mod durable_inputs;
 #[cfg(unix)]
 mod durable_waits;
+mod encrypted;
 #[cfg(unix)]
 mod examples_of_help;
 mod explore;
 mod folder;
+mod full_disk;
 mod graph;
 mod help;
 mod init;
@@ -43,6 +48,7 @@ mod seeds;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub)] // another crate's module, of which this one needs a part
 mod servers;
+mod skill;
 mod streams;
 mod stuck_scripts;
 mod support_desk;

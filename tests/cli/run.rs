@@ -338,7 +338,7 @@ fn a_run_ends_at_its_time_limit() {
         "--output",
         "json",
     ]);
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert_eq!(ended.code, Some(124), "{}", ended.stderr);
     let report = ended.json();
     assert_eq!(
         (&report["status"], &report["elapsedMs"]),

@@ -86,7 +86,7 @@ fn the_page_opens_at_a_step_and_wrong_usage_writes_no_file() {
     let written = show(&["r", "--html", "r.html", "--at", "1", "--output", "json"]);
     assert_eq!(
         (written.code, written.json()),
-        (Some(0), json!({"file": "r.html"})),
+        (Some(0), json!({"file": "r.html", "formatVersion": 1})),
         "{}",
         written.stderr
     );

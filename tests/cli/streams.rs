@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::folder::Folder;
 
 /// Returns exit code and output of a shell command line in which `$PIRN` is the command.
-fn shell(folder: &Folder, line: &str) -> (Option<i32>, String) {
+pub(crate) fn shell(folder: &Folder, line: &str) -> (Option<i32>, String) {
     let output = Command::new("sh")
         .args(["-c", line])
         .env("PIRN", env!("CARGO_BIN_EXE_pirn"))

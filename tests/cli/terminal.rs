@@ -325,6 +325,24 @@ fn ctrl_c_at_a_consent_question_ends_the_run_without_the_call() {
     assert_eq!(answered(&events), [""; 0]);
 }
 
+#[test]
+fn a_workflow_that_a_model_wrote_is_shown_at_the_terminal_and_runs_if_allowed() {
+    let file = crate::command::root()
+        .join("examples/dynamic/dynamic.json")
+        .display()
+        .to_string();
+    for (answer, told) in [("y\r", "compare"), ("too dear\r", "the user refused: too dear")] {
+        let mut terminal = Terminal::of(100, 120, &["run", &file, "--input", "\"tea\"", "--output", "json"]);
+        terminal.shows("run it?");
+        for part in ["May this workflow run?", "up to 3 agents", "both<br/>FORK", "n0 --> n1"] {
+            assert!(terminal.shown().contains(part), "{part}: {}", terminal.shown());
+        }
+        terminal.types(answer);
+        assert_eq!(terminal.ends(|_| {}), 0, "{}", terminal.shown());
+        assert!(terminal.shown().contains(told), "{told}: {}", terminal.shown());
+    }
+}
+
 /// Returns a workflow with `count` waiting branches, each a little longer than the previous one, whose names exceed the width of
 /// a narrow terminal.
 fn many_branches(name: &str, count: usize) -> Folder {

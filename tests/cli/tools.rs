@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command::pirn;
+use crate::command::{pirn, root};
 use crate::folder::Folder;
 
 /// Returns the result of each call.
@@ -18,7 +18,8 @@ fn answers(folder: &Folder, more: &[&str]) -> Vec<String> {
         .collect()
 }
 
-const COUNT: &str = r#"
+/// The tool of a config that counts words.
+pub(crate) const COUNT: &str = r#"
 [[tools]]
 name = "count"
 description = "Counts the words of a text"
@@ -50,6 +51,51 @@ fn a_call_that_needs_consent_is_refused_without_a_terminal_unless_allowed_by_opt
     assert_eq!(answers(&folder, &["--answer", "ask=allow"])[0].trim(), "2");
     let edited = r#"ask={"decision": "allow", "arguments": {"text": "one two three"}}"#;
     assert!(answers(&folder, &["--answer", edited])[0].trim().ends_with('3'));
+}
+
+#[test]
+fn a_workflow_that_a_model_wrote_is_refused_without_a_terminal_unless_allowed_by_an_option() {
+    let file = root().join("examples/dynamic/dynamic.json").display().to_string();
+    let run = |more: &[&str]| {
+        let ended = pirn(&[&["run", &file, "--input", "\"tea\"", "--output", "json"][..], more].concat());
+        assert!(!ended.stderr.contains("unknown tool"), "{}", ended.stderr);
+        let report = ended.json();
+        let messages = report["conversation"]["messages"].as_array().expect("a list");
+        let result = messages
+            .iter()
+            .find(|message| message["role"] == "tool")
+            .expect("a result");
+        result["content"].as_str().expect("text").to_owned()
+    };
+    assert!(run(&[]).contains("there is no terminal"));
+    assert!(run(&["--approve", "none"]).contains("Coffee has more caffeine"));
+    assert!(run(&["--answer", "plan=allow"]).contains("Coffee has more caffeine"));
+}
+
+#[test]
+fn a_question_of_a_script_ends_its_run_without_a_terminal_unless_answered_by_an_option() {
+    let folder = Folder::new("script-asks").with("main.js", "return await ask('Which colour?')");
+    let file = folder.file("main.js");
+    let ended = pirn(&["run", &file]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("waits for an answer (there is no terminal): Which colour?"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn an_agent_of_a_script_is_shown_with_its_label() {
+    let code = "await agent('Hello', { label: 'greet' }); return await agent('Bye')";
+    let folder = Folder::new("labels").with("main.js", code);
+    let ended = pirn(&["run", &folder.file("main.js")]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    for line in ["called greet: completed", "called agent: completed"] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
 }
 
 #[test]

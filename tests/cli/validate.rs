@@ -28,7 +28,7 @@ fn json_output_has_the_documented_fields() {
     let checked = serde_json::json!({"workflows": 1, "nodes": 2, "triggers": 0, "profiles": 0, "tools": 0});
     assert_eq!(
         good,
-        serde_json::json!({"valid": true, "errors": [], "warnings": [], "checked": checked})
+        serde_json::json!({"valid": true, "errors": [], "warnings": [], "checked": checked, "formatVersion": 1})
     );
     let bad = pirn_with(BAD.as_bytes(), &["validate", "-", "--output", "json"]).json();
     assert_eq!(bad["valid"], false);

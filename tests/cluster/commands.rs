@@ -57,7 +57,7 @@ pub(crate) fn a_question_is_answered_with_and_without_an_owner_of_the_run(cluste
     cluster.wait("it asks", || !question("left").is_empty());
     std::thread::sleep(std::time::Duration::from_secs(CLAIM_SECONDS + 1));
     let answered = cluster.json(&["runs", "answer", "left", &question("left"), "yes"]);
-    assert_eq!(answered, json!({"ok": true}));
+    assert_eq!(answered, json!({"ok": true, "formatVersion": 1}));
     let worker = cluster.worker("worker");
     cluster.wait("it goes on", || cluster.status("left") == "COMPLETED");
     // The worker owns the run.
@@ -66,14 +66,17 @@ pub(crate) fn a_question_is_answered_with_and_without_an_owner_of_the_run(cluste
     let answered = cluster.json(&["runs", "answer", "carried", "carried.0.99", "yes"]);
     assert_eq!(answered["error"]["code"], "INTERACTION_CLOSED", "{answered}");
     let answered = cluster.json(&["runs", "answer", "carried", &question("carried"), "yes"]);
-    assert_eq!(answered, json!({"ok": true}));
+    assert_eq!(answered, json!({"ok": true, "formatVersion": 1}));
     cluster.wait("it goes on", || cluster.status("carried") == "COMPLETED");
     // The worker cancels the run at the request of another process.
     cluster.leave_run("cancelled", &["main.json"]);
     cluster.wait("it is carried", || {
         cluster.log("worker").contains("run_id=\"cancelled\"")
     });
-    assert_eq!(cluster.json(&["runs", "cancel", "cancelled"]), json!({"ok": true}));
+    assert_eq!(
+        cluster.json(&["runs", "cancel", "cancelled"]),
+        json!({"ok": true, "formatVersion": 1})
+    );
     cluster.wait("it ends", || cluster.status("cancelled") == "CANCELLED");
     drop(worker);
 }
@@ -92,7 +95,10 @@ pub(crate) fn runs_put_into_the_server_are_executed_by_workers_and_those_of_a_se
     let mut ids = Vec::new();
     for number in 0..6 {
         let (alone, of_session) = (format!("alone-{number}"), format!("turn-{number}"));
-        assert_eq!(put(&alone, &[]), json!({"ok": true, "runId": alone}));
+        assert_eq!(
+            put(&alone, &[]),
+            json!({"ok": true, "runId": alone, "formatVersion": 1})
+        );
         assert_eq!(put(&of_session, &["--session", "s"])["ok"], true);
         ids.extend([alone, of_session]);
     }
@@ -124,7 +130,10 @@ pub(crate) fn a_cancel_stops_a_running_call_of_a_worker(cluster: &Cluster) {
         true
     );
     cluster.wait("the call begins", || cluster.lines("lines").len() == 1);
-    assert_eq!(cluster.json(&["runs", "cancel", "run-1"]), json!({"ok": true}));
+    assert_eq!(
+        cluster.json(&["runs", "cancel", "run-1"]),
+        json!({"ok": true, "formatVersion": 1})
+    );
     cluster.wait("it ends", || cluster.status("run-1") == "CANCELLED");
     assert_eq!(cluster.lines("ended"), Vec::<String>::new());
 }

@@ -76,7 +76,8 @@ fn in_turn(lines: &[String], round: usize) {
     );
 }
 
-fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut Dice) {
+/// Starts the runs of a round and returns their ids.
+fn leave(cluster: &Cluster, round: usize) -> Vec<String> {
     let run = |id: String, more: &[&str]| {
         let input = format!("\"{id}\"");
         let arguments = ["main.json", "--input", &input].into_iter().chain(more.iter().copied());
@@ -88,7 +89,11 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
     let of_session = (0..OF_SESSION).map(|number| run(format!("s{round}-{number}"), &["--session", &session]));
     let runs: Vec<(String, Vec<String>)> = alone.chain(of_session).collect();
     cluster.leave_runs(&runs);
-    let ids: Vec<&String> = runs.iter().map(|(id, _)| id).collect();
+    runs.into_iter().map(|(id, _)| id).collect()
+}
+
+fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut Dice) {
+    let ids = leave(cluster, round);
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(100 + dice.roll(900) as u64));
         let at = dice.roll(workers.len());
@@ -109,15 +114,20 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
             }
         }
     }
+    ended_once(cluster, round, &ids);
+}
+
+/// Waits for the end of a round's runs and checks that each effect has taken place under one key.
+fn ended_once(cluster: &Cluster, round: usize, ids: &[String]) {
     cluster.wait("every run ends", || {
         let statuses: BTreeMap<String, String> = cluster.statuses().into_iter().collect();
         ids.iter()
-            .all(|&id| statuses.get(id).is_some_and(|status| status == "COMPLETED"))
+            .all(|id| statuses.get(id).is_some_and(|status| status == "COMPLETED"))
     });
     let lines = cluster.lines("lines");
     in_turn(&lines, round);
     let keys = by_key(&lines);
-    for id in &ids {
+    for id in ids {
         let shown = cluster.json(&["runs", "show", id]);
         assert_eq!(shown["output"], Value::from(id.as_str()));
         let of_run = keys.keys().filter(|key| key.starts_with(&format!("{id}.")));
@@ -126,6 +136,26 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
     for (key, texts) in &keys {
         assert_eq!(texts.len(), 1, "{key} stands for two effects: {texts:?}");
     }
+}
+
+/// The server is killed while runs are active, and another one continues with its data.
+pub(crate) fn every_run_ends_once_when_the_server_is_replaced(cluster: &Cluster) {
+    cluster.write("main.json", &workflow());
+    let _workers: Vec<Worker> = (0..WORKERS).map(|_| cluster.worker("worker")).collect();
+    let mut ids = leave(cluster, 0);
+    ids.extend(leave(cluster, 1));
+    // The processes that started the runs have written lines too: only lines after a claim show that a worker has
+    // commits in flight, and so a connection to lose.
+    cluster.wait("runs are claimed", || {
+        cluster.log("worker").contains("the run was taken over by this process")
+    });
+    let before = cluster.lines("lines").len();
+    cluster.wait("runs are active", || cluster.lines("lines").len() > before);
+    cluster.server.kill();
+    cluster.server.go();
+    ended_once(cluster, 0, &ids);
+    let log = cluster.log("worker");
+    assert!(log.contains("connected again") && !log.contains("panicked"), "{log}");
 }
 
 pub(crate) fn every_run_ends_once_under_faults_of_workers_and_the_server(cluster: &Cluster) {

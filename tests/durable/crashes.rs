@@ -39,6 +39,15 @@ fn unnumber(value: &mut Value) {
     }
 }
 
+/// Executes a run without a crash. Returns its results and the number of its commits.
+pub(crate) fn uninterrupted(bundle: &str) -> (Known, u64) {
+    let outside = Outside::default();
+    let store = Failing::new(MemoryStore::new(), Crash::Never);
+    assert!(outside.play(bundle, &store));
+    let whole = outside.known().clone();
+    (whole, store.commits())
+}
+
 /// Executes a run, kills it at `crash`, resumes it and compares the result with the uninterrupted run.
 pub(crate) fn crash_and_resume(bundle: &str, crash: Crash, whole: &Known) -> Known {
     crash_and_resume_in(&MemoryStore::new(), bundle, crash, whole)
@@ -64,6 +73,17 @@ pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, 
     let found = again.known().clone();
     compare(bundle, &before, &found, whole, &format!("{crash:?}"));
     found
+}
+
+/// Kills a run that completes before and after each commit, and checks that a resumed one has the results of the uninterrupted one.
+pub(crate) fn crash_at_each_commit(bundle: &str, (whole, commits): (&Known, u64)) {
+    let report = &whole.reports[0];
+    assert_eq!(report["status"], "COMPLETED", "{report}");
+    for at in 0..commits {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            crash_and_resume(bundle, crash, whole);
+        }
+    }
 }
 
 /// Checks that a run resumed after a crash has the outcome and events of the uninterrupted one, and that only effects in flight
@@ -104,12 +124,9 @@ pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known
 fn a_run_killed_at_any_commit_resumes_with_an_unchanged_result() {
     let (mut points, mut repeats) = (0_u32, 0_u32);
     for (number, bundle) in workflows::all().into_iter().enumerate() {
-        let outside = Outside::default();
-        let store = Failing::new(MemoryStore::new(), Crash::Never);
-        assert!(outside.play(&bundle, &store));
-        let whole = outside.known().clone();
+        let (whole, commits) = uninterrupted(&bundle);
         assert_eq!(whole.reports.len(), 1, "workflow {number}");
-        for at in 0..store.commits() {
+        for at in 0..commits {
             for crash in [Crash::Before(at), Crash::After(at)] {
                 let found = crash_and_resume(&bundle, crash, &whole);
                 points += 1;
@@ -137,17 +154,9 @@ fn a_run_with_a_panicked_thread_resumes_past_the_panic_after_a_crash() {
             {"from": "wait", "to": "join"}, {"from": "bad", "to": "join"}, {"from": "join", "to": "pause"},
             {"from": "pause", "to": "work"}, {"from": "work", "to": "end"}]})
     .to_string();
-    let outside = Outside::default();
-    let store = Failing::new(MemoryStore::new(), Crash::Never);
-    assert!(outside.play(&bundle, &store));
-    let whole = outside.known().clone();
+    let (whole, commits) = uninterrupted(&bundle);
     let mut events = whole.events.values();
     assert!(events.any(|event| event.to_string().contains("ACTOR_PANICKED")));
-    assert_eq!(whole.reports[0]["status"], "COMPLETED", "{}", whole.reports[0]);
-    assert!(store.commits() >= 3, "{}", store.commits());
-    for at in 0..store.commits() {
-        for crash in [Crash::Before(at), Crash::After(at)] {
-            crash_and_resume(&bundle, crash, &whole);
-        }
-    }
+    assert!(commits >= 3, "{commits}");
+    crash_at_each_commit(&bundle, (&whole, commits));
 }

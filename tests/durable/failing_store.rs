@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pirn::store::{
-    Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store,
-    StoreError, Timer,
-};
+use pirn::store::{Commit, Pending, Record, Store, StoreError, forward_to_store};
 
 /// The point at which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +84,8 @@ impl<S: Store> Failing<S> {
 }
 
 impl<S: Store> Store for Failing<S> {
-    fn location(&self) -> &Arc<str> {
-        self.kept.location()
-    }
-    fn claims(&self) -> Option<&dyn Claims> {
-        self.kept.claims()
-    }
+    forward_to_store!(kept: location claims run runs contents chain snapshot timers sessions session set_meta meta remove remove_session);
+
     fn commit(&self, commit: Commit) -> Pending<u64> {
         let number = self.commits.fetch_add(1, Ordering::Relaxed);
         if self.conflicts.load(Ordering::Relaxed) {
@@ -112,12 +105,6 @@ impl<S: Store> Store for Failing<S> {
             Crash::Never | Crash::Before(_) | Crash::After(_) => self.kept.commit(commit),
         }
     }
-    fn run(&self, id: &str) -> Pending<Option<Run>> {
-        self.kept.run(id)
-    }
-    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.kept.runs(filter, after, limit)
-    }
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         *reads.entry(id.to_owned()).or_default() += 1;
@@ -125,36 +112,5 @@ impl<S: Store> Store for Failing<S> {
             return Self::fails();
         }
         self.kept.journal(id, after, limit)
-    }
-    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
-        self.kept.contents(hashes)
-    }
-    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
-        self.kept.chain(last, limit)
-    }
-    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
-        self.kept.snapshot(id, at_most)
-    }
-    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        self.kept.timers(until, limit)
-    }
-    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
-        self.kept.sessions(after, limit)
-    }
-
-    fn session(&self, id: &str) -> Pending<Option<Session>> {
-        self.kept.session(id)
-    }
-    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
-        self.kept.set_meta(name, value)
-    }
-    fn meta(&self, name: &str) -> Pending<Option<String>> {
-        self.kept.meta(name)
-    }
-    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
-        self.kept.remove(ids, dry_run)
-    }
-    fn remove_session(&self, id: &str) -> Pending<bool> {
-        self.kept.remove_session(id)
     }
 }

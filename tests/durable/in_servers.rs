@@ -1,14 +1,22 @@
 //! Runs in a server's store: uninterrupted runs behave as in an SQLite file, and killed runs end as uninterrupted ones do.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::executor::block_on;
+use futures::future::{BoxFuture, ready, select};
 use pirn::store::{MemoryStore, Record, Run, RunFilter, SqliteStore, Store};
-use pirn::{Engine, EngineBuilder, ThreadStatus};
+use pirn::{
+    CommandOutcome, Engine, EngineBuilder, Model, ModelCall, ModelReply, PinSection, RunCommand, RunError, ThreadStatus,
+};
 use pirn_test_disk::{Disk, VFS};
-use pirn_tests::world::{Ran, plays};
+use pirn_tests::world::{Ran, line, node, plays};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
+use serde_json::json;
 
 use super::blocking_store::AtOnce;
 use super::crashes::crash_and_resume_by;
@@ -135,6 +143,78 @@ pub(crate) fn a_parked_run_renews_its_claim_and_resumes_in_its_process<S: Store>
     block_on(run.answer(&asked, "yes")).expect("is taken");
     assert_eq!(store.reads("run-1"), before + 1, "it was read again");
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+}
+
+/// Model that replies with all texts of the request.
+struct Repeats;
+
+impl Model for Repeats {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let texts: Vec<&str> = call
+            .request
+            .messages
+            .iter()
+            .map(|message| message.content.as_str())
+            .collect();
+        let content = texts.join("\n");
+        ready(Ok(ModelReply {
+            content,
+            ..ModelReply::default()
+        }))
+        .boxed()
+    }
+}
+
+/// Checks that a run is paused, continued and given pinned context through an engine that does not execute it.
+pub(crate) fn a_run_is_paused_and_pinned_through_another_process<S: Store>(open: impl Fn() -> S) {
+    let workflow = line(
+        "main",
+        &[
+            node("go", "WAIT", json!({"event": "go"})),
+            node("reply", "LLM", json!({"profileId": "repeats", "prompt": "Hello"})),
+        ],
+    );
+    let engine = || {
+        let engine = Engine::builder().store(open()).workflows(workflow.to_string());
+        engine.model("repeats", Arc::new(Repeats)).build().expect("builds")
+    };
+    let (owner, other) = (engine(), engine());
+    // Receives the commands of other processes.
+    let (stop, stopped) = oneshot::channel::<()>();
+    let works = std::thread::spawn({
+        let owner = owner.clone();
+        move || drop(block_on(select(pin!(owner.work(10)), stopped)))
+    });
+    let run = owner.run("main").run_id("run-1").start().expect("starts");
+    block_on(run.wait_durable()).expect("is stored");
+    let send = |command: RunCommand| block_on(other.send_command("run-1", &command)).map_err(|error| error.code());
+    assert_eq!(send(RunCommand::Pause), Ok(CommandOutcome::UnderWay));
+    let pin = RunCommand::Pin {
+        section: PinSection::Role,
+        value: json!("You are a weaver."),
+    };
+    assert_eq!(send(pin), Ok(CommandOutcome::UnderWay));
+    let go = RunCommand::Emit {
+        name: "go".to_owned(),
+        data: serde_json::Map::new(),
+    };
+    assert_eq!(send(go), Ok(CommandOutcome::UnderWay));
+    while block_on(run.status()).expect("has not ended").status != ThreadStatus::Paused {
+        std::thread::yield_now();
+    }
+    assert_eq!(send(RunCommand::Unpause), Ok(CommandOutcome::UnderWay));
+    let report = run.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed);
+    let last = report.conversation.messages.last().expect("a reply");
+    assert!(last.content.as_str().contains("You are a weaver."), "{last:?}");
+    run.wait_all_ended_blocking();
+    assert_eq!(send(RunCommand::Pause), Err("RUN_HAS_ENDED"));
+
+    drop(stop);
+    works.join().expect("ends");
+    block_on(other.run("main").run_id("run-2").enqueue()).expect("is stored");
+    let refused = block_on(other.send_command("run-2", &RunCommand::Pause)).map_err(|error| error.code());
+    assert_eq!(refused, Err("NOT_CARRIED"));
 }
 
 /// Returns the distance between the tested crash points: 1 if the environment variable `PIRN_ENGINE_CRASHES` is `all`, otherwise

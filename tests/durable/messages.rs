@@ -39,7 +39,8 @@ impl Model for Slow {
         let tool_call = ToolCall {
             id: "c1".to_owned(),
             name: "look".to_owned(),
-            arguments: json!({}),
+            // Long, so that a summary is smaller than the messages that it replaces.
+            arguments: json!({"about": "words ".repeat(100)}),
         };
         async move {
             call.clock.sleep(PART).await;
@@ -421,7 +422,6 @@ fn crash_and_say(seed: u64, commits: u64) -> [u32; 3] {
         let added = texts.iter().filter(|text| **text == said(*number)).count();
         let expected = match result {
             Ok(()) => 1,
-            Err("RUN_HAS_ENDED") if there.status.is_final() => added.min(1),
             Err("RUN_HAS_ENDED") => 0,
             Err(other) => panic!("{seed} {crash:?}: {other}"),
         };
@@ -445,14 +445,14 @@ fn messages_at_random_moments_of_a_run_that_is_killed_are_added_once_or_refused(
     process.play();
     process.end();
     let mut all = [0; 3];
-    for seed in 0..100 {
+    for seed in 0..250 {
         for (sum, count) in all.iter_mut().zip(crash_and_say(seed, whole.commits())) {
             *sum += count;
         }
     }
     let [acknowledged, added, refused] = all;
     println!("{acknowledged} acknowledged before the end of the process, {added} added, {refused} refused");
-    assert!(acknowledged > 50 && added > 200 && refused > 10, "{all:?}");
+    assert!(acknowledged > 125 && added > 500 && refused > 10, "{all:?}");
 }
 
 #[test]

@@ -5,9 +5,10 @@ mod blocking_store;
 mod concurrent_inputs;
 mod costs;
 mod crashes;
+mod deferred_tools;
 mod effects_in_doubt;
 mod external_effects;
-mod failing_store;
+pub(crate) mod failing_store;
 mod golden;
 mod in_servers;
 mod messages;
@@ -30,11 +31,13 @@ mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
 mod shutdown;
+mod skills;
 mod small_workflows;
 mod trigger_calls;
 mod triggers;
 mod turns;
 mod waiting_status;
 mod waits;
+mod workflow_tools;
 #[path = "../../store/tests/runs/workflows.rs"]
 mod workflows;

@@ -46,6 +46,12 @@ fn a_parked_run_renews_its_claim_and_resumes_in_its_process_in_postgresql() {
 }
 
 #[test]
+fn a_run_is_paused_and_pinned_through_another_process_with_postgresql() {
+    let Some((_server, url)) = start() else { return };
+    in_servers::a_run_is_paused_and_pinned_through_another_process(|| open(&url));
+}
+
+#[test]
 fn a_run_with_a_step_that_postgresql_refuses_is_offered_again_only_after_a_delay() {
     let Some((server, url)) = start() else { return };
     let store = Failing::new(open(&url), Crash::Before(1));

@@ -43,6 +43,12 @@ fn a_run_killed_at_a_commit_resumes_with_an_unchanged_result_in_restate() {
 }
 
 #[test]
+fn a_run_is_paused_and_pinned_through_another_process_with_restate() {
+    let Some((server, _offering)) = start() else { return };
+    in_servers::a_run_is_paused_and_pinned_through_another_process(|| open(&server));
+}
+
+#[test]
 fn a_parked_run_renews_its_claim_and_resumes_in_its_process_in_restate() {
     let Some((server, _offering)) = start() else { return };
     in_servers::a_parked_run_renews_its_claim_and_resumes_in_its_process(|claim: Duration| {

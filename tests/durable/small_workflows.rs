@@ -67,6 +67,15 @@ fn begun_early() -> Value {
     all
 }
 
+/// Returns `compressed` with a summary by the model of the request that exceeds the limit.
+fn summarized() -> Value {
+    let mut all = compressed();
+    all["workflows"][1]["nodes"][1]["config"] =
+        json!({"operation": "compress", "strategy": "summarize", "parameters": {"keepRecent": 1}});
+    all["profiles"] = json!([{"id": "main", "provider": "main"}]);
+    all
+}
+
 /// Returns an LLM node that may use this tool.
 fn speak_with(id: &str, tool: &str) -> Value {
     let mut node = speak(id);
@@ -118,6 +127,7 @@ pub(crate) fn later() -> Vec<(&'static str, String)> {
         ("budget", with_budget()),
         ("artifacts", with_artifacts()),
         ("consent", consent),
+        ("summary", summarized()),
     ];
     all.into_iter()
         .map(|(name, bundle)| (name, bundle.to_string()))

@@ -3,7 +3,7 @@
 use pirn::store::MemoryStore;
 use serde_json::{Value, json};
 
-use super::crashes::crash_and_resume;
+use super::crashes::{crash_and_resume, uninterrupted};
 use super::external_effects::{Known, Outside};
 use super::failing_store::{Crash, Failing};
 
@@ -59,11 +59,8 @@ fn triggers_act_as_often_as_in_an_uninterrupted_run() {
     let outside = outside.map(|action| json!({"workflows": [line(&json!([]))], "triggers": [trigger("t", &action)]}));
     for bundle in in_workflow.into_iter().chain(outside) {
         let bundle = bundle.to_string();
-        let outside = Outside::default();
-        let store = Failing::new(MemoryStore::new(), Crash::Never);
-        assert!(outside.play(&bundle, &store));
-        let whole = outside.known().clone();
-        for at in 0..store.commits() {
+        let (whole, commits) = uninterrupted(&bundle);
+        for at in 0..commits {
             for crash in [Crash::Before(at), Crash::After(at)] {
                 let found = crash_and_resume(&bundle, crash, &whole);
                 let outcome = found.reports.last().cloned().unwrap_or_default();

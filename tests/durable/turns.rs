@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
-use pirn::store::{
-    Claims, Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
-    Store, StoreError, Timer,
-};
+use pirn::store::{Commit, ContentHash, MemoryStore, Pending, Session, Store, StoreError, forward_to_store};
 use pirn::{Engine, ThreadStatus};
 use serde_json::{Value, json};
 
@@ -41,24 +38,11 @@ fn bytes_of(commit: &Commit) -> usize {
 }
 
 impl Store for Counting {
-    fn location(&self) -> &Arc<str> {
-        self.kept.location()
-    }
-    fn claims(&self) -> Option<&dyn Claims> {
-        self.kept.claims()
-    }
+    forward_to_store!(kept: location claims run runs journal snapshot timers sessions set_meta meta remove remove_session);
+
     fn commit(&self, commit: Commit) -> Pending<u64> {
         self.written.fetch_add(bytes_of(&commit) as u64, Ordering::Relaxed);
         self.kept.commit(commit)
-    }
-    fn run(&self, id: &str) -> Pending<Option<Run>> {
-        self.kept.run(id)
-    }
-    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.kept.runs(filter, after, limit)
-    }
-    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
-        self.kept.journal(id, after, limit)
     }
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         let (kept, read) = (self.kept.contents(hashes), Arc::clone(&self.read));
@@ -77,15 +61,6 @@ impl Store for Counting {
             Ok::<_, StoreError>(chain)
         })
     }
-    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
-        self.kept.snapshot(id, at_most)
-    }
-    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        self.kept.timers(until, limit)
-    }
-    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
-        self.kept.sessions(after, limit)
-    }
     fn session(&self, id: &str) -> Pending<Option<Session>> {
         let (kept, read) = (self.kept.session(id), Arc::clone(&self.read));
         Box::pin(async move {
@@ -94,18 +69,6 @@ impl Store for Counting {
             read.fetch_add(bytes as u64, Ordering::Relaxed);
             Ok::<_, StoreError>(session)
         })
-    }
-    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
-        self.kept.set_meta(name, value)
-    }
-    fn meta(&self, name: &str) -> Pending<Option<String>> {
-        self.kept.meta(name)
-    }
-    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
-        self.kept.remove(ids, dry_run)
-    }
-    fn remove_session(&self, id: &str) -> Pending<bool> {
-        self.kept.remove_session(id)
     }
 }
 

@@ -198,7 +198,8 @@ proptest! {
     #[test]
     fn an_exploration_and_brute_force_find_equal_outcomes(race in race()) {
         let workflow = race.workflow().to_string();
-        let explored = explore(Engine::builder().workflows(workflow)).max_schedules(20_000).run().expect("explored");
+        let explorer = || explore(Engine::builder().workflows(&*workflow));
+        let explored = explorer().max_schedules(20_000).run().expect("explored");
         prop_assert!(explored.complete, "{explored}");
         let told = explored.outcomes.iter().map(|outcome| match &outcome.error {
             None => format!("{} {}", outcome.status.as_str(), outcome.output),
@@ -206,6 +207,10 @@ proptest! {
         });
         prop_assert_eq!(told.collect::<BTreeSet<String>>(), race.outcomes(), "{}", explored);
         prop_assert_eq!(explored.outcomes.len(), race.outcomes().len(), "{}", explored);
+        for outcome in &explored.outcomes {
+            let replayed = explorer().replay(&outcome.replay).expect("replayed");
+            prop_assert_eq!(&replayed, outcome, "{}", explored);
+        }
     }
 }
 

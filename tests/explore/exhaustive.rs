@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pirn::explore::{Exploration, Explorer, explore};
-use pirn::{Engine, ThreadStatus};
+use pirn::{Engine, EventType, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, forked, line, node, wait};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -209,8 +209,55 @@ fn with_keep_time_the_shorter_wait_wins() {
 }
 
 #[test]
+fn an_outcome_of_a_random_order_is_replayed() {
+    let branches: Vec<Vec<Value>> = (0..4)
+        .map(|no| vec![assign(&format!("n{no}"), "last", &no.to_string())])
+        .collect();
+    let race = end_with(forked(&branches, false, &all()), "last");
+    for seed in 0..5 {
+        let search = || explorer(&race).seed(seed);
+        let sampled = search().max_schedules(1).samples(30).run().expect("explored");
+        assert!(!sampled.complete && sampled.outcomes.len() > 1, "{sampled}");
+        for outcome in &sampled.outcomes {
+            assert_eq!(search().replay(&outcome.replay).expect("replayed"), *outcome);
+        }
+    }
+}
+
+#[test]
+fn a_replay_delivers_the_events_of_its_order() {
+    let race = forked(
+        &[vec![code("a", "return 1")], vec![code("b", "return 1")]],
+        false,
+        &all(),
+    );
+    let ends = |choices: &str| {
+        let mut explorer = explorer(&race);
+        let events = explorer.blocking_events(&[EventType::NodeCompleted], 1_000);
+        explorer.replay(&choices.parse().expect("choices")).expect("replayed");
+        let nodes = events.filter_map(|heard| match heard {
+            SubscriptionItem::Event(event) => event.raised.fields.get("nodeId").map(ToString::to_string),
+            SubscriptionItem::Lagged(_) => panic!("the buffer suffices"),
+        });
+        nodes.filter(|id| id.len() == 3).collect::<Vec<_>>()
+    };
+    assert_eq!(ends("1:1"), ["\"a\"", "\"b\""]);
+    assert_eq!(ends("1:2"), ["\"b\"", "\"a\""]);
+}
+
+#[test]
+fn choices_of_another_workflow_are_refused() {
+    let replayed = explorer(&line("one", &[code("a", "return 1")])).replay(&"1:2".parse().expect("choices"));
+    let error = replayed.expect_err("one step has one option");
+    assert!(error.to_string().contains("the choices do not exist"), "{error}");
+}
+
+#[test]
 fn a_run_that_waits_for_ever_is_an_outcome() {
-    let explored = explored(&line("wait", &[node("w", "WAIT", json!({ "event": "never" }))]));
+    let waits = line("wait", &[node("w", "WAIT", json!({ "event": "never" }))]);
+    let explored = explored(&waits);
+    let replayed = explorer(&waits).replay(&explored.outcomes[0].replay);
+    assert_eq!(replayed.expect("replayed"), explored.outcomes[0]);
     assert_eq!(explored.outcomes.len(), 1);
     assert_eq!(explored.outcomes[0].status, ThreadStatus::Running);
     assert!(explored.to_string().contains("waits for ever"), "{explored}");

@@ -2,6 +2,7 @@
 
 mod answers;
 mod brute_force;
+mod chaos;
 mod exhaustive;
 mod interleavings;
 mod many_runs;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn::script::{CodeLimits, ExpressionLimits, ScriptSettings};
+use pirn::script::{CodeLimits, ExpressionLimits, ScriptLevel, ScriptSettings, WorkerProgram};
 use pirn::{Engine, ThreadStatus};
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a time limit ends a run with a stuck script", time_limit),
     ("a cancel ends a run with a stuck script", cancel),
     ("a shutdown does not wait for a stuck script", shutdown),
+    ("a SCRIPT node runs in worker processes", script_in_processes),
     ("a stuck script of a trigger delays no other run for long", trigger),
 ];
 
@@ -60,6 +61,31 @@ fn engine(time: Duration, max_stuck: usize, config: &Value) -> Engine {
         .arbiters(1)
         .build();
     built.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn script_in_processes() {
+    let program = WorkerProgram::this_program().expect("a program knows its path");
+    let settings = ScriptSettings {
+        level: ScriptLevel::Process(program),
+        ..ScriptSettings::default()
+    };
+    let code = "const two = await parallel([1, 2].map(n => () => workflow('plain', n)))\nlog(two)
+        return [two.length, typeof Date.now(), Math.random() < 1]";
+    let plan = json!({
+        "id": "plan",
+        "nodes": [
+            {"id": "s", "type": "START"}, {"id": "p", "type": "SCRIPT", "config": {"code": code}}, {"id": "e", "type": "END"},
+        ],
+        "edges": [{"from": "s", "to": "p"}, {"from": "p", "to": "e"}],
+    });
+    let built = Engine::builder()
+        .workflows(workflow("plain", None, &json!({})))
+        .workflows(plan.to_string())
+        .scripts(settings)
+        .build();
+    let engine = built.unwrap_or_else(|error| panic!("{error}"));
+    let report = engine.run("plan").start().expect("it starts").outcome_blocking();
+    assert_eq!(report.output, json!([2, "number", true]), "{:?}", report.error);
 }
 
 fn hour() -> Duration {

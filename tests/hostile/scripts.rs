@@ -189,6 +189,7 @@ fn script(
                 scope: &scope,
                 run_id: &run_id,
                 seed: None,
+                state: None,
             },
             Box::new(move |end| tell.send(end.result).unwrap_or(())),
         ),

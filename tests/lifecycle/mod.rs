@@ -12,6 +12,7 @@ mod memory;
 mod panics;
 mod pauses;
 mod rebuilt;
+mod recorded_cases;
 mod reloaded_files;
 mod single_thread;
 mod spans;

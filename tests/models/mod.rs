@@ -3,6 +3,7 @@
 mod aimock;
 mod artifacts;
 mod budgets;
+mod cache_use;
 mod caching;
 mod conversations;
 mod costs;

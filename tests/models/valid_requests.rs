@@ -108,7 +108,7 @@ fn cut(history: &[Message], left: &Left) -> Conversation {
                 ..CompressionContext::default()
             };
             let result = match compress(&context, &Estimator).expect("valid") {
-                Compression::Done(result) => result,
+                Compression::Done(result) => *result,
                 Compression::Summarize(plan) => finish_summary(&plan, "what was", &Estimator),
             };
             of(result.messages)

@@ -1,7 +1,8 @@
 // Third-party clients against a service: AG-UI's agent (which checks the order of events), the AI SDK's chat transport,
 // and MCP's TypeScript client. Prints the data that each has received, as JSON.
 //
-// node clients.mjs INSTALLED agui URL | agui-resume URL ANSWER | chat URL | mcp-http URL | mcp-stdio PIRN FILE
+// node clients.mjs INSTALLED agui URL | agui-resume URL ANSWER | agui-tools URL TOOLS | chat URL | chat-tools URL TOOLS | mcp-http URL |
+//   mcp-stdio PIRN FILE
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -52,6 +53,68 @@ async function chat(api) {
   print({ message: last, failures });
 }
 
+// Offers tools, and executes their calls until the run has a result.
+async function aguiTools(url, tools) {
+  const { HttpAgent } = await load("@ag-ui/client");
+  const agent = new HttpAgent({ url, threadId: "t1", initialMessages: [{ id: "m1", role: "user", content: "go" }] });
+  const names = new Set(JSON.parse(tools).map((tool) => tool.name));
+  const executed = [];
+  let failure = null;
+  let result = null;
+  for (let run = 1; run <= 5 && result === null && failure === null; run += 1) {
+    const ended = await agent.runAgent({ runId: `r${run}`, tools: JSON.parse(tools) }, {
+      onRunFailed: ({ error }) => { failure = String(error); },
+    });
+    result = ended.result ?? null;
+    const answered = new Set(agent.messages.map((message) => message.toolCallId));
+    const open = agent.messages.flatMap((message) => message.toolCalls ?? [])
+      .filter((call) => names.has(call.function.name) && !answered.has(call.id));
+    for (const call of open) {
+      executed.push(call.function.name);
+      agent.addMessage({ id: `t-${call.id}`, role: "tool", toolCallId: call.id, content: "Oslo" });
+    }
+  }
+  print({ executed, failure, result, messages: agent.messages });
+}
+
+// A chat as a page has it: it executes the calls of its tools, and sends its messages again when every call has a result.
+async function chatTools(api, tools) {
+  const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } = await load("ai");
+  class Chat extends AbstractChat {}
+  const state = {
+    status: "ready",
+    error: undefined,
+    messages: [],
+    pushMessage: (message) => { state.messages = state.messages.concat(message); },
+    popMessage: () => { state.messages = state.messages.slice(0, -1); },
+    replaceMessage: (index, message) => { state.messages = state.messages.with(index, message); },
+    snapshot: (value) => structuredClone(value),
+  };
+  const executed = [];
+  let failure = null;
+  let finish;
+  const finished = new Promise((resolve) => { finish = resolve; });
+  const chat = new Chat({
+    id: "c1",
+    state,
+    transport: new DefaultChatTransport({ api, body: { tools: JSON.parse(tools) } }),
+    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    onToolCall: ({ toolCall }) => {
+      if (toolCall.dynamic) return;
+      executed.push(toolCall.toolName);
+      // Not awaited: the chat would wait for itself.
+      chat.addToolOutput({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: "Oslo" });
+    },
+    onError: (error) => { failure = String(error); finish(); },
+    onFinish: ({ message }) => {
+      if (message.parts.at(-1)?.text === "you are in Oslo") finish();
+    },
+  });
+  await chat.sendMessage({ text: "go" });
+  await finished;
+  print({ executed, failure, messages: state.messages });
+}
+
 async function mcp(transport) {
   const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
   const client = new Client({ name: "test", version: "1" });
@@ -86,6 +149,12 @@ switch (client) {
     break;
   case "agui-resume":
     await aguiResume(rest[0], rest[1]);
+    break;
+  case "agui-tools":
+    await aguiTools(rest[0], rest[1]);
+    break;
+  case "chat-tools":
+    await chatTools(rest[0], rest[1]);
     break;
   case "chat":
     await chat(rest[0]);

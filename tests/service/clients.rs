@@ -9,7 +9,7 @@ use crate::servers;
 use crate::world::{World, answer};
 
 /// The JSON that a client of `clients.mjs` printed; `None` if it cannot be installed.
-async fn client(arguments: Vec<String>) -> Option<Value> {
+pub(crate) async fn client(arguments: Vec<String>) -> Option<Value> {
     tokio::task::spawn_blocking(move || {
         let modules = servers::modules()?;
         let script = root().join("tests/servers/clients.mjs");

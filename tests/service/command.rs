@@ -10,7 +10,7 @@ use serde_json::json;
 const ONE: &str = r#"{"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"event": "go"}}, {"id": "e", "type": "END"}],
     "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#;
 
-const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
+pub(crate) const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
     "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END", "config": {"output": "input"}}]}"#;
 
 /// Returns the repository's root.
@@ -74,7 +74,7 @@ impl Served {
     }
 
     /// Reads up to the next line that contains `text`; returns the rest of the line after it.
-    fn line(&mut self, text: &str) -> Option<String> {
+    pub(crate) fn line(&mut self, text: &str) -> Option<String> {
         self.lines
             .as_mut()?
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))

@@ -1,17 +1,16 @@
 //! A store with commits that wait at a gate, like those of a slow disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use pirn::store::{
-    Claims, Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
-    Store, Timer,
-};
+use pirn::store::{Claims, Commit, MemoryStore, Pending, Store, StoreError, forward_to_store};
 use tokio::sync::Semaphore;
 
 /// A store in memory that needs a permit for each answer to a commit.
 pub(crate) struct GatedStore {
     store: MemoryStore,
     gate: Arc<Semaphore>,
+    is_broken: Arc<AtomicBool>,
 }
 
 impl GatedStore {
@@ -22,15 +21,19 @@ impl GatedStore {
         let gated = Self {
             store,
             gate: Arc::clone(&gate),
+            is_broken: Arc::default(),
         };
         (gated, gate)
+    }
+
+    /// Returns the flag that makes reading of metadata fail.
+    pub(crate) fn is_broken(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_broken)
     }
 }
 
 impl Store for GatedStore {
-    fn location(&self) -> &Arc<str> {
-        self.store.location()
-    }
+    forward_to_store!(store: location run runs journal contents chain snapshot timers sessions session set_meta remove remove_session);
     fn claims(&self) -> Option<&dyn Claims> {
         None
     }
@@ -41,43 +44,11 @@ impl Store for GatedStore {
             kept.await
         })
     }
-    fn run(&self, id: &str) -> Pending<Option<Run>> {
-        self.store.run(id)
-    }
-    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.store.runs(filter, after, limit)
-    }
-    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
-        self.store.journal(id, after, limit)
-    }
-    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
-        self.store.contents(hashes)
-    }
-    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
-        self.store.chain(last, limit)
-    }
-    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
-        self.store.snapshot(id, at_most)
-    }
-    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        self.store.timers(until, limit)
-    }
-    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
-        self.store.sessions(after, limit)
-    }
-    fn session(&self, id: &str) -> Pending<Option<Session>> {
-        self.store.session(id)
-    }
-    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
-        self.store.set_meta(name, value)
-    }
     fn meta(&self, name: &str) -> Pending<Option<String>> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            let error = StoreError::NoSuchRun { run: name.to_owned() };
+            return Box::pin(async move { Err(error) });
+        }
         self.store.meta(name)
-    }
-    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
-        self.store.remove(ids, dry_run)
-    }
-    fn remove_session(&self, id: &str) -> Pending<bool> {
-        self.store.remove_session(id)
     }
 }

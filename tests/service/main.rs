@@ -2,8 +2,10 @@
 #![allow(clippy::disallowed_methods)] // clients of a server that runs on real time
 
 mod access;
+mod audit;
 #[cfg(target_os = "linux")]
 mod bounds;
+mod client_tools;
 mod clients;
 mod command;
 mod conformance;
@@ -14,6 +16,8 @@ mod front_ends;
 mod gated_store;
 mod history;
 mod hostile;
+mod identity;
+mod identity_provider;
 mod interactions;
 mod interrupts;
 mod load;
@@ -27,16 +31,21 @@ mod python_client;
 #[cfg(target_os = "linux")]
 mod recipes;
 mod replies;
+mod retention;
 mod run_list;
 mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
+#[cfg(unix)]
+mod sockets;
 mod started_runs;
 mod status;
 mod stored_runs;
 #[cfg(feature = "studio")]
 mod studio;
+mod tenancy;
+mod tenant_limits;
 #[cfg(feature = "otel")]
 mod traces;
 mod workflows;

@@ -13,7 +13,7 @@ use rmcp::service::{ClientLifecycleMode, RequestContext, RoleClient, serve_clien
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, refusal};
 
 /// A person's reply to a form.
 type Act = (ElicitationAction, Value);
@@ -170,4 +170,16 @@ async fn questions_of_a_client_without_elicitation_are_answered_by_others() {
         assert_eq!(json!(result.expect("a result").content)[0]["text"], "[\"red\",\"bob\"]");
         client.cancel().await.expect("it ends");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_a_duplicate_key_is_refused() {
+    let world = World::new().await;
+    let body = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "name": "b"}}"#;
+    let request = world
+        .post("/mcp", &json!(null))
+        .header("accept", "application/json, text/event-stream")
+        .body(body);
+    let (status, text) = refusal(request).await;
+    assert_eq!((status, text.as_str()), (422, "INVALID_VALUE"));
 }

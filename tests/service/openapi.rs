@@ -51,6 +51,7 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
         ("/v1/metrics/recent", &["get"]),
         ("/v1/workflows/{id}/drawing", &["get"]),
         ("/v1/runs/{id}/drawings", &["get"]),
+        ("/v1/interactions/{id}/drawing", &["get"]),
         ("/healthz", &["get"]),
         ("/readyz", &["get"]),
         ("/metrics", &["get"]),
@@ -138,4 +139,25 @@ async fn every_field_of_a_started_run_is_in_its_schema() {
             .keys()
             .all(|field| fields.contains_key(field))
     );
+}
+
+/// Routes that are not described by the document: the document itself, MCP and the page.
+const UNDESCRIBED: [&str; 3] = ["GET /openapi.json", "POST /mcp", "GET /studio/"];
+
+#[tokio::test]
+async fn the_page_of_routes_lists_exactly_the_routes_of_the_document() {
+    let world = World::new().await;
+    let document = answer(world.get("/openapi.json")).await.body;
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let described = paths.flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").keys();
+        methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    let expected: BTreeSet<String> = described.chain(UNDESCRIBED.map(str::to_owned)).collect();
+    let page = include_str!("../../docs/reference/routes.md");
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let listed: BTreeSet<String> = rows.map(|(route, _)| route.to_owned()).collect();
+    assert_eq!(listed, expected);
 }

@@ -5,7 +5,7 @@ use pirn::{Engine, EngineBuilder};
 use pirn_service::Options;
 use serde_json::{Value, json};
 
-use crate::world::{Events, World, answer, refusal};
+use crate::world::{Events, World, answer, refusal, spawn};
 
 /// Two workflows that start one that questions a person: when the first has completed, and each second by a schedule.
 fn triggers() -> String {
@@ -134,16 +134,7 @@ fn a_service_created_before_its_runtime_lists_runs_started_in_between() {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let router = service.router();
-        tokio::spawn(async move {
-            pirn_service::serve(
-                listener,
-                router,
-                &pirn_service::Limits::default(),
-                std::future::pending(),
-            )
-            .await;
-        });
+        spawn(listener, service.router());
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let runs = answer(client.get(format!("http://{address}/v1/runs"))).await.body["runs"].clone();
         let id = runs[0]["runId"].as_str().expect("a run").to_owned();

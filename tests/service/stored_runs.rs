@@ -4,10 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
-use pirn::store::{
-    Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
-    SqliteStore, Store, Timer,
-};
+use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, forward_to_store};
 use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
 use pirn_service::Options;
 use reqwest::Client;
@@ -143,12 +140,7 @@ struct Gated {
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 impl Store for Gated {
-    fn location(&self) -> &Arc<str> {
-        self.kept.location()
-    }
-    fn commit(&self, commit: Commit) -> Pending<u64> {
-        self.kept.commit(commit)
-    }
+    forward_to_store!(kept: location commit runs journal contents chain snapshot timers sessions session set_meta meta remove remove_session);
     fn run(&self, id: &str) -> Pending<Option<Run>> {
         let run = self.kept.run(id);
         let Some((asked, let_go)) = self.gate.lock().expect("whole").take() else {
@@ -159,42 +151,6 @@ impl Store for Gated {
             let_go.await.expect("the test lets it go");
             run.await
         })
-    }
-    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.kept.runs(filter, after, limit)
-    }
-    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
-        self.kept.journal(id, after, limit)
-    }
-    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
-        self.kept.contents(hashes)
-    }
-    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
-        self.kept.chain(last, limit)
-    }
-    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
-        self.kept.snapshot(id, at_most)
-    }
-    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        self.kept.timers(until, limit)
-    }
-    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
-        self.kept.sessions(after, limit)
-    }
-    fn session(&self, id: &str) -> Pending<Option<Session>> {
-        self.kept.session(id)
-    }
-    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
-        self.kept.set_meta(name, value)
-    }
-    fn meta(&self, name: &str) -> Pending<Option<String>> {
-        self.kept.meta(name)
-    }
-    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
-        self.kept.remove(ids, dry_run)
-    }
-    fn remove_session(&self, id: &str) -> Pending<bool> {
-        self.kept.remove_session(id)
     }
 }
 
@@ -385,6 +341,32 @@ async fn an_ended_run_is_forked_and_both_runs_are_listed() {
     assert_eq!(nobody, (404, "UNKNOWN_RUN".into()));
     let taken = refusal(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}, "runId": "other"}))).await;
     assert_eq!(taken, (409, "RUN_ID_TAKEN".into()));
+}
+
+#[tokio::test]
+async fn a_fork_continues_with_edited_workflows_if_the_shared_steps_fit_them() {
+    let world = stored().await;
+    let id = world.start("steps", json!({"n": 2})).await;
+    world.gate.add_permits(2);
+    assert_eq!(world.ended(&id).await["output"], 2);
+    let mut definition = answer(world.get(&format!("/v1/runs/{id}/definition"))).await.body;
+    let nodes = definition["workflows"][0]["nodes"].as_array_mut().expect("nodes");
+    let end = nodes.iter_mut().find(|node| node["type"] == "END").expect("an end");
+    end["config"]["output"] = json!("'edited'");
+    let ask = json!({"step": 1, "runId": "edited", "workflows": definition["workflows"]});
+    let forked = answer(world.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
+    assert_eq!(forked.status.as_u16(), 201, "{}", forked.body);
+    world.gate.add_permits(2);
+    assert_eq!(world.ended("edited").await["output"], "edited");
+    for (workflow, expected) in [
+        (json!({"id": "steps", "nodes": []}), (409, "NOT_RESUMED".to_owned())),
+        (json!({"id": "nobody"}), (422, "INVALID_VALUE".to_owned())),
+    ] {
+        let broken = json!({"step": 1, "runId": "broken", "workflows": [workflow]});
+        let refused = refusal(world.post(&format!("/v1/runs/{id}/fork"), &broken)).await;
+        assert_eq!(refused, expected);
+    }
+    assert_eq!(refusal(world.get("/v1/runs/broken")).await, (404, "UNKNOWN_RUN".into()));
 }
 
 #[tokio::test]

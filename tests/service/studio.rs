@@ -7,7 +7,7 @@ use pirn::Engine;
 use pirn::store::MemoryStore;
 use pirn_service::{Access, Limits, Options, Service, StudioMode};
 use reqwest::{Client, Method, StatusCode, header};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::command::{Served, folder};
@@ -137,7 +137,14 @@ async fn the_files_of_the_page_need_no_token_and_its_requests_do() {
         ..Options::default()
     };
     let world = World::with(options).await;
-    for path in ["/", "/studio", "/studio/", "/studio/studio.js", "/studio/studio.css"] {
+    for path in [
+        "/",
+        "/studio",
+        "/studio/",
+        "/studio/studio.js",
+        "/studio/more.js",
+        "/studio/studio.css",
+    ] {
         let file = answer(world.client.get(world.url(path))).await;
         assert_eq!(file.status, StatusCode::OK, "{path}");
         let rebound = world.client.get(world.url(path)).header("host", "evil.example");
@@ -163,7 +170,7 @@ async fn read_only_mode_refuses_changes_of_the_page_and_no_others() {
     let info = answer(world.get("/v1/info").header("x-pirn-studio", "1")).await.body;
     assert_eq!(
         info,
-        json!({"version": env!("CARGO_PKG_VERSION"), "studio": "read", "store": false})
+        json!({"version": env!("CARGO_PKG_VERSION"), "studio": "read", "store": false, "profiles": ["bot", "out", "payer", "short", "echo", "extractive"]})
     );
     assert_eq!(answer(world.get("/studio/")).await.status, StatusCode::OK);
     let body = json!({"workflow": "echo", "input": {}});
@@ -230,9 +237,7 @@ async fn the_metrics_of_the_last_minutes_are_sampled_while_the_studio_is_on() {
 async fn a_workflow_is_drawn_as_data_and_as_a_picture() {
     let world = World::new().await;
     let drawing = answer(world.get("/v1/workflows/two-people/drawing")).await.body;
-    let nodes = drawing["nodes"].as_array().expect("nodes");
-    let ids: Vec<&str> = nodes.iter().map(|node| node["id"].as_str().expect("an id")).collect();
-    assert_eq!(ids, ["start", "fork", "ada", "bob", "join", "end"]);
+    assert_eq!(nodes_of(&drawing), ["start", "fork", "ada", "bob", "join", "end"]);
     assert_eq!(drawing["edges"].as_array().map(Vec::len), Some(6));
     assert!(drawing["width"].as_u64() > Some(0) && drawing["fontSize"].as_u64() > Some(0));
     let picture = answer(world.get("/v1/workflows/two-people/drawing?format=svg")).await;
@@ -266,6 +271,48 @@ async fn a_workflow_is_drawn_as_data_and_as_a_picture() {
     assert_eq!(unknown, (404, "UNKNOWN_WORKFLOW".into()));
     let format = refusal(world.get("/v1/workflows/echo/drawing?format=png")).await;
     assert_eq!(format, (400, "INVALID_REQUEST".into()));
+}
+
+/// Returns the ids of the nodes of a drawing.
+fn nodes_of(drawing: &Value) -> Vec<&str> {
+    let nodes = drawing["nodes"].as_array().expect("nodes").iter();
+    nodes.filter_map(|node| node["id"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_workflow_that_a_model_wrote_is_drawn_before_and_after_it_runs() {
+    for store in [None, Some(MemoryStore::new())] {
+        let builder = Engine::builder().workflows(include_str!("../../examples/dynamic/dynamic.json"));
+        let builder = match store {
+            Some(store) => builder.store(store),
+            None => builder,
+        };
+        let world = World::of(builder, Options::default()).await;
+        let run = world.start("planner", json!("tea")).await;
+        let open = format!("/v1/runs/{run}/interactions");
+        let question = loop {
+            let open = answer(world.get(&open)).await.body["interactions"].take();
+            if let Some(id) = open[0]["id"].as_str() {
+                break format!("/v1/interactions/{id}");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        let plan = answer(world.get(&format!("{question}/drawing"))).await.body;
+        assert_eq!(nodes_of(&plan), ["s", "both", "a", "b", "facts", "verdict", "e"]);
+        let picture = answer(world.get(&format!("{question}/drawing?format=svg"))).await;
+        assert_eq!(picture.headers["content-type"], "image/svg+xml");
+        answer(world.post(&question, &json!({"answer": "allow"}))).await;
+        world.ended(&run).await;
+        let closed = refusal(world.get(&format!("{question}/drawing"))).await;
+        assert_eq!(closed, (409, "INTERACTION_CLOSED".into()));
+        let all = answer(world.get(&format!("/v1/runs/{run}/drawings"))).await.body["drawings"].take();
+        let written = all.as_object().expect("drawings").iter();
+        let written: Vec<_> = written.filter(|(id, _)| id.starts_with("compare@")).collect();
+        assert!(
+            matches!(written[..], [(_, drawing)] if nodes_of(drawing) == nodes_of(&plan)),
+            "{all}"
+        );
+    }
 }
 
 const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],

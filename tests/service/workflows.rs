@@ -1,7 +1,8 @@
 //! The workflows that can be started.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use pirn::check::{SourceFile, World as Checked, check};
 use serde_json::json;
 
 use crate::world::{World, answer, refusal};
@@ -54,8 +55,32 @@ async fn a_workflow_removed_from_the_offer_starts_no_run() {
     let world = World::new().await;
     world
         .service
-        .publish(&BTreeSet::from(["gated".to_owned()]))
+        .publish(&BTreeMap::from([("gated".to_owned(), Vec::new())]))
         .expect("nothing is wrong");
     let refused = world.post("/v1/runs", &json!({"workflow": "echo"}));
     assert_eq!(refusal(refused).await, (404, "UNKNOWN_WORKFLOW".into()));
+}
+
+#[tokio::test]
+async fn a_workflow_has_the_warnings_of_its_part_of_the_file_with_their_lines() {
+    let text = "[\n{\"id\": \"echo\", \"nodes\": [{\"id\": \"s\", \"type\": \"START\"}, {\"id\": \"e\", \"type\": \"END\"}],\n\"edges\": [{\"from\": \"s\", \"to\": \"e\"}]},\n\
+                {\"id\": \"chat\", \"nodes\": [{\"id\": \"s\", \"type\": \"START\"},\n{\"id\": \"ask\", \"type\": \"LLM\", \"config\": {\"prompt\": \"hi\", \"profileId\": \"smart\"}},\n\
+                {\"id\": \"e\", \"type\": \"END\"}], \"edges\": [{\"from\": \"s\", \"to\": \"ask\"}, {\"from\": \"ask\", \"to\": \"e\"}]}\n]";
+    let checked = check(&[SourceFile::new("two.json", text)], &Checked::default());
+    assert_eq!(checked.faults(), []);
+    let world = World::new().await;
+    world
+        .service
+        .publish(&checked.warnings_by_workflow())
+        .expect("nothing is wrong");
+    let chat = answer(world.get("/v1/workflows/chat")).await.body;
+    let lines: Vec<_> = chat["warnings"]
+        .as_array()
+        .expect("warnings")
+        .iter()
+        .map(|warning| (&warning["file"], &warning["line"]))
+        .collect();
+    assert_eq!(lines, [(&json!("two.json"), &json!(5))], "{chat}");
+    let echo = answer(world.get("/v1/workflows/echo")).await.body;
+    assert_eq!(echo["warnings"], json!(null));
 }

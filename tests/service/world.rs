@@ -5,11 +5,29 @@ use std::sync::Arc;
 
 use pirn::tools::{Approval, ToolOptions, ToolRegistry, tool_fn};
 use pirn::{Engine, EngineBuilder};
-use pirn_service::{Limits, Options, Service, serve};
+use pirn_service::{Access, Grant, Limits, Options, Service, serve};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
+
+/// Returns the access of an operator and of the tenants `acme` and `zeta`, with the tokens `operator`, `acme-token` and `zeta-token`.
+pub(crate) fn tenants() -> Access {
+    let grants = [
+        "operator name=operator",
+        "acme-token tenant=acme",
+        "zeta-token tenant=zeta",
+    ];
+    Access {
+        grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
+        ..Access::default()
+    }
+}
+
+/// Serves a router with default limits until the test ends.
+pub(crate) fn spawn(listener: TcpListener, router: axum::Router) {
+    tokio::spawn(async move { serve(listener, router, &Limits::default(), std::future::pending()).await });
+}
 
 /// Workflows of the scenarios.
 const WORKFLOWS: &str = r#"{"workflows": [

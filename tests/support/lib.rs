@@ -1,6 +1,7 @@
 //! The shared code of the scenario tests.
 
 pub mod rebuilt;
+pub mod recorded_script;
 pub mod schedules;
 pub mod servers;
 pub mod stress;

@@ -58,6 +58,15 @@ impl Recorder {
 }
 
 fn described(effect: &Effect) -> String {
+    let text = text_of(effect);
+    match effect {
+        // A workflow that was written during the run is compiled again, as in another process. Its graph has a new number.
+        Effect::Emit { graph, .. } if graph.source.is_some() => text.replace(&format!("uid: {},", graph.uid), ""),
+        _ => text,
+    }
+}
+
+fn text_of(effect: &Effect) -> String {
     match effect {
         // As JSON, byte for byte.
         Effect::Report(report) => serde_json::to_string(report).unwrap_or_else(|error| error.to_string()),

@@ -76,6 +76,12 @@ fn installed(script: &str, folder: &str) -> Option<PathBuf> {
     }
 }
 
+/// The Python of compaction-conformance-kit. If it cannot be installed, prints the reason and returns `None`.
+#[track_caller]
+pub fn compaction_kit() -> Option<PathBuf> {
+    Some(installed("setup-compaction-kit", "servers/compaction-kit")?.join("bin/python"))
+}
+
 /// The folder of the servers from PyPI. Tests do not install them: if it is absent, prints the reason and returns `None`.
 pub fn python() -> Option<PathBuf> {
     let folder = target().join("servers/python");

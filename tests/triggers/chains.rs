@@ -360,6 +360,10 @@ fn every_event_type_has_a_chain_test_or_a_reason_for_none() {
         ),
         (E::ScheduleDue, "no run raises it: the clock is no link of a chain"),
         (E::BudgetOverrun, "it comes of a reply's usage, as BUDGET_WARNING does"),
+        (
+            E::CacheCollapsed,
+            "it follows from the reply of a provider, as BUDGET_WARNING does",
+        ),
         (E::EffectInDoubt, "a run raises it once, when it goes on after a crash"),
         (
             E::Custom,

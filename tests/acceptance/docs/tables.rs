@@ -113,6 +113,7 @@ fn the_fields_of_every_type_are_those_of_the_schema() {
         ("nodes", "## VARIABLE", "VariableConfig"),
         ("nodes", "## LLM", "LlmConfig"),
         ("nodes", "## CODE", "CodeConfig"),
+        ("nodes", "## SCRIPT", "ScriptConfig"),
         ("nodes", "## ROUTE", "RouteConfig"),
         ("nodes", "### Route", "Route"),
         ("nodes", "## FORK", "ForkConfig"),
@@ -278,6 +279,7 @@ fn every_join_strategy_and_compression_strategy_is_explained() {
     }
     let listed = first_names(&rows_below(&page("docs/reference/compression.md"), "## Strategies"));
     let known = [
+        "checklist",
         "clear_tool_results",
         "keep_recent",
         "keep_system_recent",

@@ -104,6 +104,33 @@ fn mistakes() -> Vec<Mistake> {
             ["unknown name `wrk`", "/edges/1/condition", "did you mean `work`?"],
         ),
         (
+            "a misspelt node",
+            with_node(
+                "VARIABLE",
+                &json!({"variableName": "n", "expression": "1 + nodes.strt.x"}),
+            ),
+            1,
+            [
+                "unknown node `strt`",
+                "/nodes/1/config/expression",
+                "did you mean `start`?",
+            ],
+        ),
+        (
+            "a misspelt field of a reply",
+            with(
+                with_node("LLM", &json!({"prompt": "Hi"})),
+                "/edges/1/condition",
+                json!("nodes['work'].contents == 'Hi'"),
+            ),
+            1,
+            [
+                "the output of the LLM node `work` has no field `contents`",
+                "/edges/1/condition",
+                "its fields are `content`, `finishReason`, `usage`, `error`",
+            ],
+        ),
+        (
             "a name that nobody knows",
             with_node("CODE", &json!({"code": "return ticket.id"})),
             1,

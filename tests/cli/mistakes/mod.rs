@@ -3,6 +3,8 @@
 mod command_lines;
 mod in_files;
 mod in_runs;
+#[cfg(unix)]
+mod table;
 
 use serde_json::{Value, json};
 
@@ -42,6 +44,9 @@ fn with(mut file: Value, pointer: &str, value: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
     let parent = file.pointer_mut(parent).expect("it leads somewhere");
     match key.parse::<usize>() {
+        Ok(index) if parent.as_array().is_some_and(|list| list.len() == index) => {
+            parent.as_array_mut().expect("a list").push(value);
+        }
         Ok(index) if parent.is_array() => parent[index] = value,
         _ => parent[key] = value,
     }

@@ -10,8 +10,8 @@ use pirn::workflow::{
     triggered, workflow,
 };
 use pirn::{
-    EventType, ExecuteTriggeredSubgraph, Role, ScheduleDefinition, TriggerAction, TriggerDefinition, TriggerInput,
-    WorkflowDefinition,
+    CodeModeLimits, DynamicConfig, DynamicLimits, EventType, ExecuteTriggeredSubgraph, Role, ScheduleDefinition,
+    TriggerAction, TriggerDefinition, TriggerInput, WorkflowDefinition,
 };
 
 /// A file of `examples/` with its workflows and its triggers outside of workflows.
@@ -29,6 +29,8 @@ fn examples() -> Vec<Written> {
         ("research.json", vec![research(), source()], vec![]),
         ("steering/workflow.json", vec![report()], vec![]),
         ("refine.json", vec![refine()], vec![]),
+        ("dynamic/dynamic.json", vec![planner(), length()], vec![]),
+        ("dynamic/code.json", vec![accountant(), expenses()], vec![]),
         ("nightly.json", vec![digest(), three_days()], vec![nightly()]),
         ("approval/workflow.json", vec![approval()], vec![]),
         ("compression-002/main.json", vec![long_talk()], vec![]),
@@ -59,6 +61,63 @@ fn first() -> WorkflowDefinition {
         let greet = flow.then(start, "greet", Code::js("return 'Hello, ' + input + '!'"));
         let end = flow.end("end");
         flow.edge(greet, end);
+    })
+}
+
+fn planner() -> WorkflowDefinition {
+    workflow("planner", "start", |flow, start| {
+        let rules = DynamicConfig {
+            profiles: Some(vec!["worker".to_owned()]),
+            tools: Some(vec!["workflow:length".to_owned()]),
+            limits: DynamicLimits {
+                agents: Some(5),
+                concurrency: Some(2),
+                time_ms: Some(120_000),
+                ..DynamicLimits::default()
+            },
+            ..DynamicConfig::default()
+        };
+        let prompt = "Compare {{input}}. Write a workflow of several agents for it, run it with run_workflow, and answer with its \
+                      result.";
+        let plan = Llm::prompt(prompt).profile_id("planner").dynamic(rules);
+        let plan = flow.then(start, "plan", plan.tools(["run_workflow", "workflow:length"]));
+        let end = flow.end_with("end", "output.content");
+        flow.edge(plan, end);
+    })
+}
+
+fn length() -> WorkflowDefinition {
+    workflow("length", "start", |flow, start| {
+        flow.description("Counts the characters of a text.");
+        let schema = json!({"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}});
+        flow.input_schema(schema.as_object().cloned().unwrap_or_default());
+        let end = flow.end_with("end", "input.text.length");
+        flow.edge(start, end);
+    })
+}
+
+fn accountant() -> WorkflowDefinition {
+    workflow("accountant", "start", |flow, start| {
+        let limits = CodeModeLimits {
+            calls: 50,
+            ..CodeModeLimits::default()
+        };
+        let ask = Llm::prompt("Which month of {{input}} was the most expensive?").profile_id("accountant");
+        let ask = ask.code_limits(limits).tools(["run_code", "workflow:expenses"]);
+        let ask = flow.then(start, "ask", ask);
+        let end = flow.end_with("end", "output.content");
+        flow.edge(ask, end);
+    })
+}
+
+fn expenses() -> WorkflowDefinition {
+    workflow("expenses", "start", |flow, start| {
+        flow.description("Lists the expenses of a month.");
+        let schema = json!({"type": "object", "required": ["month"], "properties": {"month": {"type": "integer"}}});
+        flow.input_schema(schema.as_object().cloned().unwrap_or_default());
+        let list = "Array.from({ length: 200 }, (_, i) => ({ day: i % 28 + 1, amount: (i * input.month) % 7 }))";
+        let end = flow.end_with("end", list);
+        flow.edge(start, end);
     })
 }
 

@@ -1,0 +1,410 @@
+//! Results of each host function, and its errors.
+
+use pirn::explore::explore;
+use pirn::tools::tool_fn;
+use pirn::{Engine, EventType, ThreadStatus, TokenUsage};
+use pirn_tests::world::{line, node, run_in, say, wait};
+use serde_json::{Value, json};
+
+use super::{Echo, engine, notes, output, runs, script};
+
+#[test]
+fn an_agent_is_a_thread_whose_reply_is_the_value() {
+    let code = "export const meta = { name: 'x' }
+        phase('Ask')
+        const text = await agent(`about ${args.n}`, { label: 'first', system: 'You are brief.' })
+        log('got', { text })
+        const found = await agent('JSON', { schema: { type: 'object', required: ['of'] }, profileId: 'other' })
+        return { text, found }";
+    let ran = runs(code, json!({}), json!({ "n": 3 }));
+    assert_eq!(
+        ran.report.output,
+        json!({ "text": "re: about 3", "found": { "of": "JSON" } })
+    );
+    assert_eq!(notes(&ran), ["phase: Ask", "info: got {\"text\":\"re: about 3\"}"]);
+    assert_eq!(ran.of(EventType::SubgraphCompleted).len(), 2);
+    let started = ran.of(EventType::SubgraphStarted);
+    let started = |at: usize, field: &str| started[at].raised.fields.get(field).cloned();
+    assert_eq!((started(0, "label"), started(1, "label")), (Some(json!("first")), None));
+    let definition = started(1, "definition").expect("the definition of the agent");
+    assert_eq!(definition["nodes"][1]["config"]["profileId"], "other");
+    assert_eq!(ran.report.tokens.spent, TokenUsage::new(20, 10, 30));
+    let threads: Vec<_> = ran.report.threads.iter().map(|thread| thread.status).collect();
+    assert_eq!(threads, [ThreadStatus::Completed; 3]);
+}
+
+#[test]
+fn an_option_of_agent_that_does_not_exist_is_an_error_with_a_suggestion() {
+    let code = "const key = 'modle'; const errors = []
+        for (const options of [{ [key]: 'm' }, { temperature: 0 }, { effort: 'low', label: 'x' }]) {
+            try { errors.push(await agent('a', Object.assign({}, options))) } catch (e) { errors.push(e.code, e.message) }
+        }
+        return errors";
+    let output = output(code);
+    assert_eq!(output[0], "INVALID_INPUT");
+    assert_eq!(output[1], "agent: there is no option `modle`: did you mean `model`?");
+    let all = output[3].as_str().expect("a message");
+    assert!(
+        all.starts_with("agent: there is no option `temperature`: the options are label, "),
+        "{all}"
+    );
+    assert_eq!(output[4], "re: a");
+    let bundle = script("return 1\nawait agent('x', { modle: 'm' })", json!({})).to_string();
+    let faults = engine(&Echo::default())
+        .workflows(bundle)
+        .build()
+        .expect_err("is invalid");
+    let faults = faults.to_string();
+    let expected = "agent: there is no option `modle`: did you mean `model`? (line 2, column 20 of the text)";
+    assert!(faults.contains(expected), "{faults}");
+}
+
+#[test]
+fn a_failure_in_parallel_or_pipeline_is_null_in_its_position_and_an_event() {
+    let code = "const flat = await parallel([() => agent('a'), () => agent('FAIL b'), () => { throw new Error('c') }, async () => 4])
+        const piped = await pipeline([1, 2, 3], (x, item, i) => agent(`${x} ${item} ${i}`),
+            (text, item) => { if (item === 2) throw new Error('two'); return text + '!' })
+        return { flat, piped }";
+    let ran = runs(code, json!({}), Value::Null);
+    let expected = json!({ "flat": ["re: a", null, null, 4], "piped": ["re: 1 1 0!", null, "re: 3 3 2!"] });
+    assert_eq!(ran.report.output, expected);
+    let mut notes = notes(&ran);
+    notes.sort();
+    assert!(
+        notes[0].starts_with("error: parallel: function 1 failed: Error: "),
+        "{notes:?}"
+    );
+    assert_eq!(
+        notes[1..],
+        [
+            "error: parallel: function 2 failed: Error: c",
+            "error: pipeline: item 1 failed: Error: two"
+        ]
+    );
+}
+
+#[test]
+fn any_race_and_threshold_cancel_the_calls_of_the_losers_only() {
+    let echo = Echo::default();
+    let code = "const first = await any([
+            async () => { await agent('FAIL x'); return 'never' },
+            async () => { await agent('SLOW 50 a'); return agent('then') },
+            async () => { await agent('SLOW 1000 b'); await agent('after b') },
+        ])
+        const two = await threshold(2, [() => agent('SLOW 20 c'), () => agent('SLOW 90 d'), () => agent('FAIL'), () => agent('SLOW 30 e')])
+        const raced = await race(1000, [() => agent('SLOW 5 f'), () => agent('SLOW 900 g')])
+        let late = null
+        try { await race(10, [() => agent('SLOW 500 h')]) } catch (error) { late = [error.code, error.message] }
+        const inner = await any([() => parallel([() => agent('SLOW 9 i'), () => agent('SLOW 8 j')]), () => sleep(99999)])
+        return { first, two, raced, late, inner, last: await agent('last') }";
+    let ran = run_in(engine(&echo), &script(code, json!({})), Value::Null, Vec::new());
+    assert_eq!(ran.report.error, None);
+    let late = json!(["NODE_TIMEOUT", "race: no function ended within 10 ms"]);
+    let expected = json!({
+        "first": "re: then", "two": ["re: SLOW 20 c", null, null, "re: SLOW 30 e"], "raced": "re: SLOW 5 f", "late": late,
+        "inner": ["re: SLOW 9 i", "re: SLOW 8 j"], "last": "re: last",
+    });
+    assert_eq!(ran.report.output, expected);
+    assert!(!echo.prompts().iter().any(|prompt| prompt == "after b"));
+    let cancelled = ran
+        .report
+        .threads
+        .iter()
+        .filter(|thread| thread.status == ThreadStatus::Cancelled);
+    assert_eq!(cancelled.count(), 4, "b, d, g and h");
+}
+
+#[test]
+fn a_script_calls_workflows_tools_people_timers_and_events() {
+    let shout = |arguments: Value| std::future::ready(Ok::<_, String>(json!({ "loud": arguments }).to_string()));
+    let code = "const child = await workflow('child', { x: 1 })
+        const loud = await tool('shout', { a: 1 })
+        let refused = null
+        try { await tool('other', {}) } catch (error) { refused = [error.code, error.message] }
+        const before = Date.now()
+        await sleep(500)
+        const [raised] = await Promise.all([event('NODE_COMPLETED'), workflow('waits', {})])
+        return { child, loud, refused, raised: raised.type, isSame: before === Date.now(), random: typeof Math.random() }";
+    let bundle = json!({ "workflows": [
+        script(code, json!({ "tools": ["shout"] })),
+        line("child", &[node("v", "VARIABLE", json!({ "variableName": "x", "expression": "input.x + 1" }))]),
+        line("waits", &[wait("w", 10)]),
+    ] });
+    let engine = engine(&Echo::default()).tool(tool_fn("shout", "shouts", json!({ "type": "object" }), shout));
+    let ran = run_in(engine, &bundle, Value::Null, Vec::new());
+    assert_eq!(ran.report.error, None);
+    let refused = json!([
+        "INVALID_INPUT",
+        "tool: `other` is not in the `tools` of the SCRIPT node"
+    ]);
+    let expected = json!({
+        "child": 2, "loud": { "loud": { "a": 1 } }, "refused": refused, "raised": "NODE_COMPLETED", "isSame": true, "random": "number",
+    });
+    assert_eq!(ran.report.output, expected);
+    assert_eq!(ran.of(EventType::ToolCallCompleted).len(), 1);
+    assert!(ran.report.elapsed_ms >= 510, "{}", ran.report.elapsed_ms);
+}
+
+#[test]
+fn an_uncaught_error_has_its_place_in_the_script() {
+    let ran = runs(
+        "const a = 1\n\n  throw new TypeError('no ' + a)",
+        json!({}),
+        Value::Null,
+    );
+    let error = ran.report.error.expect("an error");
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("SCRIPT_ERROR", "TypeError: no 1")
+    );
+    assert_eq!(
+        error.details.as_ref().map(|details| details["line"].clone()),
+        Some(json!(3))
+    );
+    let ran = runs("await new Promise(() => {})", json!({}), Value::Null);
+    assert!(ran.report.error.expect("an error").message.contains("never settle"));
+}
+
+#[test]
+fn the_end_of_a_script_cancels_its_calls() {
+    let code = "agent('SLOW 5000 a'); agent('SLOW 6000 b'); await agent('c'); return 1";
+    let ran = runs(code, json!({ "limits": { "concurrency": 2 } }), Value::Null);
+    assert_eq!(ran.report.output, json!(1));
+    let ran2 = runs(
+        "await agent('SLOW 9000 a')",
+        json!({ "limits": { "timeMs": 100 } }),
+        Value::Null,
+    );
+    let error = ran2.report.error.expect("an error");
+    assert_eq!(error.code.as_str(), "NODE_TIMEOUT");
+    assert!(
+        ran2.report
+            .threads
+            .iter()
+            .any(|thread| thread.status == ThreadStatus::Cancelled)
+    );
+}
+
+#[test]
+fn at_most_concurrency_calls_are_in_progress() {
+    let code = "await parallel([1, 2, 3, 4, 5, 6].map(n => () => agent(`SLOW 100 ${n}`))); return Date.now()";
+    for (concurrency, ms) in [(1, 600), (2, 300), (6, 100)] {
+        let ran = runs(code, json!({ "limits": { "concurrency": concurrency } }), Value::Null);
+        assert_eq!(ran.report.elapsed_ms, ms, "{concurrency}");
+    }
+}
+
+#[test]
+fn a_script_of_claude_code_runs_unchanged() {
+    let code = "export const meta = {
+          name: 'review-changes',
+          description: 'Review changed files across dimensions, verify each finding',
+          phases: [{ title: 'Review' }, { title: 'Verify', detail: 'one agent per finding' }],
+        }
+        const DIMENSIONS = [{ key: 'bugs', prompt: 'JSON bugs' }, { key: 'perf', prompt: 'JSON perf' }]
+        const FINDINGS = { type: 'object', properties: { of: { type: 'string' } }, required: ['of'] }
+        phase('Review')
+        const results = await pipeline(
+          DIMENSIONS,
+          d => agent(d.prompt, { label: `review:${d.key}`, phase: 'Review', schema: FINDINGS, model: 'haiku', effort: 'low' }),
+          review => parallel([review].map(f => () =>
+            agent(`Adversarially verify: ${f.of} JSON`, { label: 'verify', phase: 'Verify', schema: FINDINGS, isolation: 'worktree' })
+              .then(v => ({ ...f, verdict: v }))
+          ))
+        )
+        const confirmed = results.flat().filter(Boolean).filter(f => f.verdict)
+        log(`${confirmed.length} confirmed, ${budget.total === null ? 'no target' : budget.remaining()}`)
+        return { confirmed }";
+    let ran = runs(code, json!({ "models": { "haiku": "other" } }), json!(null));
+    assert_eq!(ran.report.error, None);
+    assert_eq!(ran.report.output["confirmed"].as_array().map(Vec::len), Some(2));
+    assert!(
+        notes(&ran).contains(&"info: 2 confirmed, no target".to_owned()),
+        "{:?}",
+        notes(&ran)
+    );
+}
+
+#[test]
+fn an_input_of_the_node_is_the_arguments_of_the_script() {
+    let bundle = line(
+        "main",
+        &[
+            say("s", "x"),
+            node(
+                "plan",
+                "SCRIPT",
+                json!({ "code": "return args", "input": { "n": "{{input.n}}" } }),
+            ),
+        ],
+    );
+    let ran = run_in(engine(&Echo::default()), &bundle, json!({ "n": 7 }), Vec::new());
+    assert_eq!(ran.report.output, json!({ "n": 7 }));
+    assert_eq!(output("return args"), json!({ "n": 3 }));
+}
+
+#[test]
+fn a_script_file_is_a_workflow_with_the_name_and_the_schema_of_its_meta() {
+    let text = "export const meta = { name: 'greets', description: 'Says hello',\n  inputSchema: { type: 'object', required: ['who'] } }
+return await agent(`hello ${args.who}`)";
+    let engine = engine(&Echo::default())
+        .file("flows/plan.js", text)
+        .build()
+        .expect("builds");
+    let run = engine
+        .run("greets")
+        .input(json!({ "who": "you" }))
+        .start()
+        .expect("starts");
+    assert_eq!(run.outcome_blocking().output, json!("re: hello you"));
+    let refused = engine.run("greets").input(json!({})).start().expect_err("no name");
+    assert!(refused.to_string().contains("who"), "{refused}");
+    let unnamed = super::engine(&Echo::default())
+        .file("flows/plan.js", "return 1")
+        .build()
+        .expect("builds");
+    assert_eq!(
+        unnamed.run("plan").start().expect("starts").outcome_blocking().output,
+        json!(1)
+    );
+}
+
+#[test]
+fn a_script_node_reads_its_code_from_a_file_next_to_the_workflow_file() {
+    let folder = std::env::temp_dir().join(format!("pirn-script-files-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("plans")).expect("a folder");
+    let built = |config: Value| {
+        let mut bundle = script("", config);
+        bundle["nodes"][1]["config"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|_, value| *value != "");
+        std::fs::write(folder.join("main.json"), bundle.to_string()).expect("a file");
+        engine(&Echo::default()).path(folder.join("main.json")).build()
+    };
+    let write = |name: &str, text: &str| std::fs::write(folder.join("plans").join(name), text).expect("a file");
+    write(
+        "plan.js",
+        "export const meta = { name: 'plan' }\nreturn await agent('from a file')",
+    );
+    write("wrong.js", "const a = 1\nreturn agnet(a)");
+    write("large.js", &" ".repeat((1 << 20) + 1));
+    let whole = built(json!({ "file": "plans/plan.js" })).expect("builds");
+    let run = whole.run("main").start().expect("starts");
+    assert_eq!(run.outcome_blocking().output, json!("re: from a file"));
+    let cases = [
+        (
+            json!({ "file": "plans/none.js" }),
+            "/nodes/1/config/file",
+            "cannot read",
+        ),
+        (
+            json!({ "file": "plans/large.js" }),
+            "/nodes/1/config/file",
+            "more than 1048576",
+        ),
+        (
+            json!({ "file": "plans/plan.js", "code": "return 1" }),
+            "/nodes/1/config/file",
+            "not both",
+        ),
+        (json!({ "file": "plans/wrong.js" }), "/nodes/1/config/file", "agnet"),
+        (json!({}), "/nodes/1/config", "`code` or `file`"),
+    ];
+    for (config, pointer, why) in cases {
+        let Err(pirn::BuildError::Workflows(faults)) = built(config.clone()) else {
+            panic!("{config}: no fault");
+        };
+        assert_eq!((faults.len(), &*faults[0].pointer), (1, pointer), "{faults:?}");
+        assert!(faults[0].message.contains(why), "{faults:?}");
+        let in_code = why == "agnet";
+        assert_eq!(faults[0].message.contains("(line 2, column 8)"), in_code, "{faults:?}");
+    }
+    let text = script("", json!({ "file": "plan.js" }))
+        .to_string()
+        .replace("\"code\":\"\",", "");
+    let error = engine(&Echo::default())
+        .workflows(text)
+        .build()
+        .map(drop)
+        .expect_err("is not on disk");
+    assert!(error.to_string().contains("load the file by its path"), "{error}");
+    std::fs::remove_dir_all(folder).expect("is removed");
+}
+
+#[test]
+fn the_faults_of_a_script_file_have_their_positions_in_the_file() {
+    for (text, line, column, word) in [
+        ("const a = 1\nreturn agnet('x')", 2, 8, "agnet"),
+        ("const a = 1\n\nreturn (a", 3, 10, "ends too early"),
+        (
+            "// plan\nexport const meta = { name: name() }\nreturn 1",
+            2,
+            29,
+            "literal",
+        ),
+        ("import fs from 'fs'\nreturn 1", 1, 0, ""),
+        (
+            "export const meta = { limits: { agents: 'many' } }\nreturn 1",
+            1,
+            1,
+            "agents",
+        ),
+    ] {
+        let Err(error) = engine(&Echo::default()).file("plan.js", text).build() else {
+            panic!("{text}: no fault");
+        };
+        let pirn::BuildError::Workflows(faults) = error else {
+            panic!("{text}: {error}");
+        };
+        let (fault, position) = (&faults[0], faults[0].position.expect("a position"));
+        assert_eq!(fault.file.as_deref(), Some("plan.js"), "{text}");
+        assert!(fault.message.contains(word), "{text}: {}", fault.message);
+        assert_eq!(position.line, line, "{text}: {}", fault.message);
+        assert!(
+            column == 0 || position.column == column,
+            "{text}: {position:?} {}",
+            fault.message
+        );
+    }
+}
+
+#[test]
+fn a_script_reads_the_tokens_that_its_budget_leaves() {
+    let code = "const seen = [budget.spent()]
+        while (budget.remaining() >= 200) {
+            const replies = await parallel([1, 2].map(n => () => agent('a' + n)))
+            if (replies.includes(null)) throw new Error('a call was refused')
+            await sleep(1)
+            seen.push(budget.spent())
+        }
+        return { total: budget.total, seen, left: budget.remaining() }";
+    let mut bundle = script(code, json!({ "profileId": "cheap" }));
+    bundle["config"] = json!({ "budget": { "tokens": 400 } });
+    let cheap = json!({ "id": "cheap", "provider": "scripted", "responses": [{ "content": "yes" }] });
+    let bundle = json!({ "workflows": [bundle], "profiles": [cheap] });
+    let ran = run_in(engine(&Echo::default()), &bundle, Value::Null, Vec::new());
+    assert_eq!(ran.report.error, None);
+    let output_of = |field: &str| ran.report.output[field].clone();
+    let seen: Vec<u64> = serde_json::from_value(output_of("seen")).expect("numbers");
+    assert_eq!((output_of("total"), seen[0]), (json!(400), 0));
+    assert!(seen.len() > 2 && seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+    let spent = ran.report.tokens.spent.total;
+    assert_eq!((seen.last(), output_of("left")), (Some(&spent), json!(400 - spent)));
+    assert_eq!(
+        output("return [budget.total, budget.spent(), budget.remaining() === Infinity]"),
+        json!([null, 0, true])
+    );
+}
+
+#[test]
+fn exploration_finds_each_function_that_can_be_first() {
+    let code = "return await any([1, 2].map(n => async () => { await agent('x'); return n }))";
+    let bundle = script(code, json!({}));
+    let explored = explore(Engine::builder().workflows(bundle.to_string()))
+        .run()
+        .expect("is explored");
+    let outputs: Vec<Value> = explored.outcomes.iter().map(|outcome| outcome.output.clone()).collect();
+    assert!(explored.complete, "{explored}");
+    assert_eq!(outputs, [json!(1), json!(2)], "{explored}");
+}

@@ -1,0 +1,224 @@
+//! Removal of old runs from the store, and erasure of sessions and tenants.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pirn::Engine;
+use pirn::store::{Pending, Removed, SqliteStore, Store, forward_to_store};
+use pirn_service::Options;
+use serde_json::{Value, json};
+
+use crate::world::{World, answer, tenants};
+
+/// A store that counts the runs of its largest removal.
+struct Counting {
+    store: SqliteStore,
+    largest: Arc<AtomicUsize>,
+}
+
+impl Store for Counting {
+    forward_to_store!(store: location commit run runs journal contents chain snapshot timers sessions session set_meta meta remove_session);
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        self.largest.fetch_max(ids.len(), Ordering::SeqCst);
+        self.store.remove(ids, dry_run)
+    }
+}
+
+async fn listed(world: &World) -> Vec<Value> {
+    let list = answer(world.get("/v1/runs?limit=1000")).await.body;
+    list["runs"].as_array().expect("runs").clone()
+}
+
+#[tokio::test]
+async fn runs_that_ended_long_ago_are_removed_in_small_batches_and_others_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let largest = Arc::new(AtomicUsize::new(0));
+    let store = Counting {
+        store: SqliteStore::open(folder.path().join("runs.db")).expect("a store"),
+        largest: Arc::clone(&largest),
+    };
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let waiting = world.start("asks", json!({})).await;
+    for _ in 0..50 {
+        world.start("echo", json!({})).await;
+    }
+    let service = world.service.clone();
+    let removing = tokio::spawn(async move { service.remove_ended(Duration::from_millis(1)).await });
+    loop {
+        let runs = listed(&world).await;
+        if runs.len() == 1 {
+            assert_eq!(runs[0]["runId"], waiting.as_str());
+            break;
+        }
+    }
+    assert_eq!(largest.load(Ordering::SeqCst), 20);
+    // Younger runs stay.
+    removing.abort();
+    let young = world.start("echo", json!({})).await;
+    let service = world.service.clone();
+    let removing = tokio::spawn(async move { service.remove_ended(Duration::from_hours(1)).await });
+    world.ended(&young).await;
+    tokio::task::yield_now().await;
+    assert_eq!(listed(&world).await.len(), 2);
+    removing.abort();
+}
+
+/// Calls `pirn runs erase`; returns its exit code and its output.
+fn erase(store: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+    command
+        .args(["runs", "erase", "--output", "json", "--store"])
+        .arg(store)
+        .args(arguments);
+    let output = command.output().expect("it runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn files_with(folder: &Path, word: &str) -> Vec<String> {
+    let files = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|file| file.expect("a file").path());
+    let found = files.filter(|file| {
+        let bytes = std::fs::read(file).unwrap_or_default();
+        bytes.windows(word.len()).any(|window| window == word.as_bytes())
+    });
+    found.map(|file| file.display().to_string()).collect()
+}
+
+/// Creates a store file with 31 ended runs of each of the tenants acme and zeta, in the sessions `one` and `two`.
+async fn create_store(file: &Path) {
+    let options = Options {
+        access: tenants(),
+        ..Options::default()
+    };
+    let store = SqliteStore::open(file).expect("a store");
+    let world = World::of(Engine::builder().store(store), options).await;
+    let post = |tenant: &str, path: &str, body: Value| world.post(path, &body).bearer_auth(format!("{tenant}-token"));
+    for tenant in ["acme", "zeta"] {
+        for number in 0..30 {
+            let session = if number < 10 { "one" } else { "two" };
+            let text = format!("canary-{tenant}-{session} ").repeat(1 + number * 20);
+            let body = json!({"workflow": "chat", "input": {"message": text, "text": text}, "session": session,
+                "runId": format!("canary-{tenant}-{session}-{number}"), "metadata": {"user": text}});
+            let key = format!("canary-{tenant}-{session}-key-{number}");
+            let ended = answer(post(tenant, "/v1/runs?wait=30", body).header("idempotency-key", key)).await;
+            assert_eq!(ended.body["status"], "COMPLETED", "{}", ended.body);
+        }
+        let fork = post(
+            tenant,
+            &format!("/v1/runs/canary-{tenant}-one-3/fork"),
+            json!({"step": 1, "runId": "forked"}),
+        );
+        assert_eq!(answer(fork).await.status, 201);
+        let report = world
+            .client
+            .get(world.url("/v1/runs/forked/events"))
+            .bearer_auth(format!("{tenant}-token"));
+        answer(report).await;
+    }
+    world.service.shut_down(Duration::from_secs(5)).await;
+    drop(world);
+    let mut ended = (None, String::new());
+    for _ in 0..500 {
+        // The connections of the service end after its shutdown, and release the store.
+        tokio::task::yield_now().await;
+        ended = erase(file, &["--session", "acme~one", "--dry-run"]);
+        if ended.0 == Some(0) {
+            break;
+        }
+    }
+    assert_eq!(ended.0, Some(0), "{}", ended.1);
+}
+
+#[tokio::test]
+async fn no_file_contains_text_of_an_erased_tenant_or_session() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("runs.db");
+    create_store(&file).await;
+    assert!(!files_with(folder.path(), "canary-acme-one").is_empty());
+    let (code, text) = erase(&file, &["--session", "acme~one"]);
+    assert_eq!(code, Some(0), "{text}");
+    let erased: Value = serde_json::from_str(&text).expect("JSON");
+    // The fork of a run has its history.
+    assert_eq!((&erased["runs"], &erased["sessions"]), (&json!(11), &json!(1)));
+    assert_eq!(files_with(folder.path(), "canary-acme-one"), Vec::<String>::new());
+    for kept in ["canary-acme-two", "canary-zeta-one", "canary-zeta-two"] {
+        assert!(!files_with(folder.path(), kept).is_empty(), "{kept}");
+    }
+    let (code, text) = erase(&file, &["--tenant", "acme"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(files_with(folder.path(), "canary-acme"), Vec::<String>::new());
+    assert_eq!(files_with(folder.path(), "acme~"), Vec::<String>::new());
+    assert!(!files_with(folder.path(), "canary-zeta-one").is_empty());
+}
+
+/// The ids of the runs in a store file.
+fn stored_runs(file: &Path) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+    let output = command
+        .args(["runs", "list", "--output", "json", "--store"])
+        .arg(file)
+        .output();
+    let output = output.expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let runs = list["runs"].as_array().expect("runs").iter();
+    runs.map(|run| run["runId"].as_str().expect("an id").to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn an_erasure_that_is_killed_is_completed_by_repeating_it_and_loses_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let original = folder.path().join("original.db");
+    create_store(&original).await;
+    let of_zeta = |file: &Path| -> Vec<String> {
+        stored_runs(file)
+            .into_iter()
+            .filter(|id| id.starts_with("zeta~"))
+            .collect()
+    };
+    let kept = of_zeta(&original);
+    assert_eq!(kept.len(), 31);
+    // Measures an erasure, so that the kills are spread over its whole duration.
+    let copy = |name: &str| {
+        let copied = folder.path().join(name);
+        std::fs::create_dir(&copied).expect("a folder");
+        for end in ["", "-wal"] {
+            let part = folder.path().join(format!("original.db{end}"));
+            if part.exists() {
+                std::fs::copy(part, copied.join(format!("runs.db{end}"))).expect("is copied");
+            }
+        }
+        copied.join("runs.db")
+    };
+    let started = Instant::now();
+    assert_eq!(erase(&copy("measured"), &["--tenant", "acme"]).0, Some(0));
+    let duration = started.elapsed();
+    for number in 0..16_u32 {
+        let file = copy(&number.to_string());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        command
+            .args(["runs", "erase", "--tenant", "acme", "--store"])
+            .arg(&file);
+        let mut killed = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(duration * number / 16);
+        killed.kill().expect("is killed or has ended");
+        killed.wait().expect("it ends");
+        assert_eq!(of_zeta(&file), kept, "killed at {number}/16");
+        let (code, text) = erase(&file, &["--tenant", "acme"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(stored_runs(&file), kept);
+        let folder = file.parent().expect("a folder");
+        assert_eq!(files_with(folder, "canary-acme"), Vec::<String>::new());
+        assert_eq!(files_with(folder, "acme~"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,152 @@
+//! Limits of each tenant.
+
+use std::sync::Arc;
+
+use pirn::Engine;
+use pirn::store::{MemoryStore, Store};
+use pirn_service::{Options, TenantLimits};
+use reqwest::RequestBuilder;
+use serde_json::json;
+
+use crate::world::{Answer, World, answer, tenants};
+
+async fn world_of(engine: pirn::EngineBuilder, tenant_limits: TenantLimits) -> World {
+    let options = Options {
+        access: tenants(),
+        tenant_limits,
+        ..Options::default()
+    };
+    World::of(engine, options).await
+}
+
+fn start(world: &World, tenant: &str, workflow: &str) -> RequestBuilder {
+    let body = json!({"workflow": workflow, "input": {"message": "x"}});
+    world.post("/v1/runs", &body).bearer_auth(format!("{tenant}-token"))
+}
+
+fn is_refused(answer: &Answer, limit: &str) -> bool {
+    let seconds = answer
+        .headers
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    answer.status == 429
+        && answer.body["code"] == "TENANT_LIMIT"
+        && answer.body["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains(limit))
+        && seconds.is_some_and(|seconds| seconds > 0)
+}
+
+async fn metrics(world: &World) -> String {
+    let metrics = answer(world.client.get(world.url("/metrics")).bearer_auth("operator")).await;
+    metrics.body.as_str().expect("a text").to_owned()
+}
+
+#[tokio::test]
+async fn a_tenant_has_at_most_its_number_of_concurrent_runs() {
+    let limits = TenantLimits {
+        concurrent_runs: Some(3),
+        ..TenantLimits::default()
+    };
+    let world = world_of(Engine::builder(), limits).await;
+    let starts = (0..10).map(|_| answer(start(&world, "acme", "gated")));
+    let answers = futures::future::join_all(starts).await;
+    let started: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert_eq!(started.len(), 3, "{answers:?}");
+    assert_eq!(
+        answers
+            .iter()
+            .filter(|answer| is_refused(answer, "concurrentRuns"))
+            .count(),
+        7,
+        "{answers:?}"
+    );
+    assert_eq!(
+        answer(start(&world, "zeta", "gated")).await.status,
+        201,
+        "another tenant is not affected"
+    );
+    for (path, body) in [
+        (
+            "/v1/chat/gated",
+            json!({"messages": [{"role": "user", "content": "x"}]}),
+        ),
+        (
+            "/v1/agui/gated",
+            json!({"threadId": "t", "runId": "r", "messages": [{"role": "user", "content": "x"}]}),
+        ),
+    ] {
+        let refused = answer(world.post(path, &body).bearer_auth("acme-token")).await;
+        assert!(is_refused(&refused, "concurrentRuns"), "{path}: {}", refused.body);
+    }
+    assert!(
+        metrics(&world)
+            .await
+            .contains("pirn_tenant_refusals_total{tenant=\"acme\",limit=\"concurrentRuns\"} 9")
+    );
+    // An ended run makes room for another one.
+    world.gate.add_permits(4);
+    loop {
+        let again = answer(start(&world, "acme", "echo")).await;
+        if again.status == 201 {
+            break;
+        }
+        assert!(is_refused(&again, "concurrentRuns"), "{}", again.body);
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_starts_at_most_its_number_of_runs_a_minute() {
+    let limits = TenantLimits {
+        runs_per_minute: Some(5),
+        ..TenantLimits::default()
+    };
+    let world = world_of(Engine::builder(), limits).await;
+    for _ in 0..5 {
+        assert_eq!(answer(start(&world, "acme", "echo")).await.status, 201);
+    }
+    assert!(is_refused(
+        &answer(start(&world, "acme", "echo")).await,
+        "runsPerMinute"
+    ));
+    assert_eq!(answer(start(&world, "zeta", "echo")).await.status, 201);
+    let invalid = start(&world, "zeta", "nothing");
+    assert_eq!(answer(invalid).await.status, 404, "a start that fails is not counted");
+}
+
+#[tokio::test]
+async fn tokens_of_a_day_and_stored_bytes_survive_a_restart() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let engine = || Engine::builder().shared_store(Arc::clone(&store));
+    let tokens = || TenantLimits {
+        tokens_per_day: Some(1),
+        ..TenantLimits::default()
+    };
+    let world = world_of(engine(), tokens()).await;
+    assert_eq!(answer(start(&world, "acme", "chat")).await.status, 201);
+    loop {
+        let again = answer(start(&world, "acme", "echo")).await;
+        if is_refused(&again, "tokensPerDay") {
+            break;
+        }
+        assert_eq!(again.status, 201, "{}", again.body);
+    }
+    // The tokens are stored when the refusal is possible, or a moment later.
+    while futures::executor::block_on(store.meta("tokens of tenant acme"))
+        .expect("reads")
+        .is_none()
+    {
+        tokio::task::yield_now().await;
+    }
+    drop(world);
+    let world = world_of(engine(), tokens()).await;
+    assert!(is_refused(&answer(start(&world, "acme", "echo")).await, "tokensPerDay"));
+    assert_eq!(answer(start(&world, "zeta", "echo")).await.status, 201);
+    drop(world);
+    let bytes = TenantLimits {
+        stored_bytes: Some(1),
+        ..TenantLimits::default()
+    };
+    let world = world_of(engine(), bytes).await;
+    assert!(is_refused(&answer(start(&world, "acme", "echo")).await, "storedBytes"));
+}
