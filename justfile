@@ -48,3 +48,11 @@ doc:
 # Run the actors in a million random and PCT schedules.
 schedules count="1000000":
     cargo run --release -p pirn-tests --bin schedules -- {{count}}
+
+# Build the archives of a release in target/release-files.
+release *targets:
+    release/build {{targets}}
+
+# Run the long searches for faults; writes target/nightly.md.
+nightly *searches:
+    tests/nightly {{searches}}

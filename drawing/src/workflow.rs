@@ -215,6 +215,7 @@ impl<'w> Sketcher<'w> {
             | NodeConfig::Variable(_)
             | NodeConfig::Llm(_)
             | NodeConfig::Code(_)
+            | NodeConfig::Script(_)
             | NodeConfig::Join(_)
             | NodeConfig::Subgraph(_)
             | NodeConfig::Map(_)
@@ -370,6 +371,7 @@ fn settings(node: &NodeDefinition, variables: &[VariableDefinition]) -> String {
     match &node.config {
         NodeConfig::Start
         | NodeConfig::Route(_)
+        | NodeConfig::Script(_)
         | NodeConfig::StartFromTrigger
         | NodeConfig::ContinueFromTrigger(_) => {}
         NodeConfig::End(end) => words.say_all(&end.output),
