@@ -149,9 +149,9 @@ fn tool(
     // A lost answer is a failed call for the model, and does not fail the run.
     let answer = Answer::new(move |called: Result<ToolOutcome, _>| {
         let outcome = match called {
-            Ok(ToolOutcome::Result(result)) => Outcome::Tool(result),
+            Ok(ToolOutcome::Result(result)) => Outcome::Tool(Box::new(result)),
             Ok(ToolOutcome::NeedsConsent(request)) => Outcome::NeedsConsent(request),
-            Err(lost) => Outcome::Tool(ToolResult::failed(format!("The tool failed: {lost}."))),
+            Err(lost) => Outcome::Tool(Box::new(ToolResult::failed(format!("The tool failed: {lost}.")))),
         };
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, outcome)));
     });

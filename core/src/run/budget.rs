@@ -464,7 +464,7 @@ impl RunMachine {
     }
 
     /// Returns the main thread's budget for the report.
-    pub(super) fn budget_report(&self) -> Option<BudgetReport> {
+    pub(super) fn budget_report(&self) -> Option<Box<BudgetReport>> {
         let ledger = self.budget.as_deref()?;
         let mut report = BudgetReport::default();
         for Figure { kind, used, limit } in ledger.figures(0) {
@@ -477,6 +477,6 @@ impl RunMachine {
             }
         }
         // A budget that limits only paths has no figures of the main thread.
-        (report != BudgetReport::default()).then_some(report)
+        (report != BudgetReport::default()).then(|| Box::new(report))
     }
 }

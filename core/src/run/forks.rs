@@ -513,7 +513,7 @@ fn reason_of(verdict: &Verdict) -> CancelReason {
 
 /// Builds the parent's outcome, without the conversation.
 fn joined(output: Output, merged: MergedVariables) -> Outcome {
-    Outcome::Joined(Joined {
+    Outcome::Joined(Box::new(Joined {
         output,
         variables: merged
             .variables
@@ -521,5 +521,5 @@ fn joined(output: Output, merged: MergedVariables) -> Outcome {
             .map(|(name, value)| (name.into(), Arc::new(value)))
             .collect(),
         folds: merged.folds,
-    })
+    }))
 }

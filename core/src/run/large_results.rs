@@ -106,10 +106,10 @@ impl ConversationTurn<'_, '_> {
         };
         // An error is answered as text too, so that the model can correct its call.
         let failed = answer.is_err();
-        Outcome::Tool(ToolResult {
+        Outcome::Tool(Box::new(ToolResult {
             content: answer.unwrap_or_else(|why| why),
             failed,
             ..ToolResult::default()
-        })
+        }))
     }
 }

@@ -48,7 +48,8 @@ pub struct RunReport {
     pub usage: UsageReport,
     /// Budget of the workflow, with the amounts used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<BudgetReport>,
+    // Boxed: see `UsageReport::cache`.
+    pub budget: Option<Box<BudgetReport>>,
     /// Nodes that the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
     /// All threads of the run, in start order.
@@ -172,7 +173,8 @@ pub struct UsageReport {
     pub paths: Vec<PathUsage>,
     /// Use of the providers' prompt caches, if replies reported any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // Boxed: with it inline, a report in its `Arc` exceeds 1,032 bytes, the largest allocation that glibc serves from its cache.
+    // Boxed: with it inline, a report in its `Arc` exceeds 1,000 bytes. From there on, glibc merges all of its free blocks before
+    // each allocation.
     pub cache: Option<Box<CacheReport>>,
 }
 

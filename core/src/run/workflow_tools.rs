@@ -101,7 +101,11 @@ impl ThreadTurn<'_, '_> {
             compiled.map_err(|faults| submitted.faults(faults))?;
             Ok(submitted)
         });
-        compiled.map_err(|faults| Outcome::Tool(ToolResult::failed(SubmittedWorkflow::refusal(&faults).to_string())))
+        compiled.map_err(|faults| {
+            Outcome::Tool(Box::new(ToolResult::failed(
+                SubmittedWorkflow::refusal(&faults).to_string(),
+            )))
+        })
     }
 
     fn start_child(&mut self, effect: EffectId, node: NodeIx, callee: Callee, input: Arc<Value>) {

@@ -754,13 +754,14 @@ pub enum Outcome {
     /// A model's reply.
     Reply(Box<ModelReply>),
     /// A tool's result. A failed tool does not fail the thread: the model receives the error.
-    Tool(ToolResult),
+    // Boxed: the size of every message is that of the largest one, and a run copies each message several times.
+    Tool(Box<ToolResult>),
     /// The tool was not called: a person must approve the call first.
     NeedsConsent(Box<ConsentRequest>),
     /// Request for a summary.
     Summarize(Box<SummaryRequest>),
     /// A fork was joined successfully.
-    Joined(Joined),
+    Joined(Box<Joined>),
     /// A called workflow completed.
     Child {
         /// Output of the workflow.

@@ -302,10 +302,10 @@ impl Harness {
     pub(crate) fn end_effect(&mut self, thread: ThreadNo, succeeds: bool) {
         if let Some(effect) = self.works.get(&thread).copied() {
             let outcome = match (self.tools.contains(&thread), succeeds) {
-                (true, _) => Outcome::Tool(ToolResult {
+                (true, _) => Outcome::Tool(Box::new(ToolResult {
                     failed: !succeeds,
                     ..ToolResult::default()
-                }),
+                })),
                 (false, true) => Outcome::Value(Arc::new(json!(thread))),
                 (false, false) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose")),
             };

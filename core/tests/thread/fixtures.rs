@@ -147,16 +147,16 @@ impl World {
                     timeout_ms: (self.dice.below(2) == 0).then_some(5),
                 }))
             }
-            Wanted::Tool { .. } => Outcome::Tool(ToolResult {
+            Wanted::Tool { .. } => Outcome::Tool(Box::new(ToolResult {
                 content: "result".to_owned(),
                 failed: self.dice.below(2) == 0,
                 ..ToolResult::default()
-            }),
-            Wanted::Joined => Outcome::Joined(Joined {
+            })),
+            Wanted::Joined => Outcome::Joined(Box::new(Joined {
                 output: Output::default(),
                 variables: vec![("v".into(), Arc::new(json!(1)))],
                 folds: Vec::new(),
-            }),
+            })),
             Wanted::Child => Outcome::Child {
                 output: Arc::new(json!({"x": 1})),
             },

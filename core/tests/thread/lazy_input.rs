@@ -67,11 +67,11 @@ fn a_function_after_a_join_is_requested_before_the_join_output_is_built() {
     let made = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&made);
     let output = Output::later(1, move || json!({"made": counted.fetch_add(1, Ordering::Relaxed)}));
-    let joined = Outcome::Joined(Joined {
+    let joined = Outcome::Joined(Box::new(Joined {
         output,
         variables: Vec::new(),
         folds: Vec::new(),
-    });
+    }));
     let effects = step(
         &mut machine,
         Input::Answer {

@@ -153,7 +153,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
                     },
                 };
                 calls.push(call.arguments);
-                (id, Outcome::Tool(result))
+                (id, Outcome::Tool(Box::new(result)))
             }
             Effect::Ended(end) => return Walked { machine, end, calls },
             other => panic!("{other:?}"),

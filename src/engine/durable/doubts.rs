@@ -297,10 +297,10 @@ fn done(kind: DoubtKind, result: Value) -> Outcome {
             content: text(result),
             ..ModelReply::default()
         })),
-        DoubtKind::Tool => Outcome::Tool(ToolResult {
+        DoubtKind::Tool => Outcome::Tool(Box::new(ToolResult {
             content: text(result),
             ..ToolResult::default()
-        }),
+        })),
         DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Value(Arc::new(result)),
     }
 }
@@ -311,7 +311,7 @@ fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
     let error = not_again(effect_id);
     match kind {
         // A failed result and not a failed node, because the model can still react to it.
-        DoubtKind::Tool => Outcome::Tool(ToolResult::failed(error.message.clone())),
+        DoubtKind::Tool => Outcome::Tool(Box::new(ToolResult::failed(error.message.clone()))),
         DoubtKind::Model | DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Failed(error),
     }
 }

@@ -365,7 +365,7 @@ impl CallWatch {
                 let call = &mut self.recording.tool_calls[place];
                 call.after_ms = Some(at.saturating_sub(asked));
                 match outcome {
-                    Outcome::Tool(result) => call.result = Some(result.clone()),
+                    Outcome::Tool(result) => call.result = Some((**result).clone()),
                     Outcome::NeedsConsent(request) => call.needs_consent = Some((**request).clone()),
                     Outcome::Failed(error) => call.result = Some(ToolResult::failed(error.message.clone())),
                     // A tool call has no other outcome.

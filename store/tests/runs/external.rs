@@ -49,11 +49,11 @@ impl Receiver {
                 schema: json!({}),
                 timeout_ms: None,
             })),
-            Effect::Tool { call, .. } => Outcome::Tool(ToolResult {
+            Effect::Tool { call, .. } => Outcome::Tool(Box::new(ToolResult {
                 content: format!("{} did {key}", call.name),
                 failed: chance.is_multiple_of(5),
                 ..ToolResult::default()
-            }),
+            })),
             other => panic!("nobody does {other:?}"),
         }
     }

@@ -308,7 +308,7 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> QuestionConte
 /// Returns the result of a call for the model. A failed call is a result too: the model, not the node, decides about it.
 pub(super) fn result_of_call(outcome: Outcome) -> ToolResult {
     match outcome {
-        Outcome::Tool(result) => result,
+        Outcome::Tool(result) => *result,
         // The tool is a workflow. Text is passed on as it is: as JSON it would have quotes.
         Outcome::Child { output } => ToolResult {
             content: match &*output {

@@ -44,13 +44,17 @@ pub(super) fn enter_join(cx: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) -> P
 pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // Reducers without expressions were applied when the join was decided.
-        Outcome::Joined(joined) if joined.folds.is_empty() => assign(cx, joined),
+        Outcome::Joined(joined) if joined.folds.is_empty() => assign(cx, *joined),
         Outcome::Joined(mut joined) => {
             // Taken: the rest of `joined` waits in the stage, and the effect owns the values.
             let folds = Arc::new(std::mem::take(&mut joined.folds));
             let names = folds.iter().map(|fold| Arc::clone(&fold.name)).collect();
             let id = evaluate(cx, Evaluation::Folds(folds));
-            Progress::Wait(NodeRun::Reducing(Box::new(JoinReduction { id, names, joined })))
+            Progress::Wait(NodeRun::Reducing(Box::new(JoinReduction {
+                id,
+                names,
+                joined: *joined,
+            })))
         }
         other => Progress::Failed(failure(other)),
     }
