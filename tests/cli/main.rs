@@ -26,6 +26,7 @@ mod graph;
 mod help;
 mod init;
 mod invalid_input;
+mod killed;
 #[cfg(unix)]
 mod lazyfs;
 mod mistakes;
