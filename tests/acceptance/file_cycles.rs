@@ -45,22 +45,6 @@ const EXCEPTIONS: &[Exception] = &[
         ],
         reason: "a message contains the data of firings, sessions and calls, which are defined next to the functions that process them",
     },
-    Exception {
-        files: &[
-            "consent",
-            "history",
-            "llm",
-            "machine",
-            "nodes",
-            "question",
-            "retry",
-            "safe_point",
-            "seed",
-            "state",
-            "step",
-        ],
-        reason: "the machine contains the stage of its node, and a node's functions receive the machine",
-    },
 ];
 
 #[test]

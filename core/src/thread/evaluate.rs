@@ -14,13 +14,13 @@ use pirn_definition::script::{Scope, ScopeValues};
 use pirn_definition::value::Output;
 use serde_json::{Value, json};
 
-use super::effect::{ComputedPrompt, Evaluation, Outcome};
+use super::data::effect::{ComputedPrompt, Evaluation, Outcome};
+use super::data::loops::LoopFrame;
+use super::data::seed::Snapshot;
+use super::data::state::{Outputs, Variables};
 use super::items::{folded, item_inputs};
-use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
-use super::seed::Snapshot;
 use super::spec::spec_value;
-use super::state::{Outputs, Variables};
 
 /// Scope of a thread's expressions: variables and outputs of the thread, then the run's global variables.
 #[derive(Clone, Copy, Debug)]

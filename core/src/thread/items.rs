@@ -8,8 +8,8 @@ use pirn_definition::script::Scope;
 use pirn_definition::value::ValueBudget;
 use serde_json::Value;
 
-use super::effect::PendingReduction;
-use super::entries::entries;
+use super::data::effect::PendingReduction;
+use super::data::entries::entries;
 use super::spec::{spec_part, spec_value};
 
 /// Returns the inputs of a MAP's threads, in item order. A value that is not a list, or too long, is returned unchanged: the node

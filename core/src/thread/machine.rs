@@ -24,7 +24,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pirn_conversation::model_call::FinishReason;
 use pirn_definition::definition::{AgentConfig, VariableScope};
 use pirn_definition::graph::{Graph, NodeIx};
 use pirn_definition::message::ToolCall;
@@ -33,72 +32,17 @@ use pirn_events::event::TakenEvents;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::{Effect, EffectId, Environment, Input};
-use super::history::History;
-use super::id::ThreadId;
-use super::loops::LoopFrame;
-use super::nodes::NodeRun;
-use super::nodes::question::Interaction;
-use super::safe_point::{DeferredStop, PendingResults, SafePointWork, TriggerAssignment};
-use super::seed::{BranchSeed, Snapshot, ThreadSeed};
-use super::state::{Outputs, Variable, Variables};
-use super::step::StepContext;
-use super::usage::UsageByNode;
+use super::data::effect::EffectId;
+use super::data::history::History;
+use super::data::id::ThreadId;
+use super::data::loops::LoopFrame;
+use super::data::pending::{DeferredStop, PendingResults};
+use super::data::records::{NodeRecord, NodeStatus, ThreadKind};
+use super::data::seed::{BranchSeed, Snapshot, ThreadSeed};
+use super::data::stages::NodeRun;
+use super::data::state::{Outputs, Variable, Variables};
+use super::data::usage::UsageByNode;
 use crate::status::ThreadStatus;
-
-/// Kind of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ThreadKind {
-    /// The main thread of the run.
-    Main,
-    /// A path of a FORK.
-    Branch,
-    /// Started by a SUBGRAPH node.
-    Subgraph,
-    /// Started by a trigger.
-    Triggered,
-}
-
-impl ThreadKind {
-    /// Returns the lower-case name in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Branch => "branch",
-            Self::Subgraph => "subgraph",
-            Self::Triggered => "triggered",
-        }
-    }
-}
-
-/// An entered node, as shown in the JSON of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeRecord {
-    /// Index of the node.
-    pub node: NodeIx,
-    /// Status of the node.
-    pub status: NodeStatus,
-    /// Number of attempts.
-    pub attempts: u32,
-    /// Reason that the last reply of an LLM node's model ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finish_reason: Option<FinishReason>,
-}
-
-/// The status of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum NodeStatus {
-    /// Entered, not ended.
-    Running,
-    /// Completed.
-    Completed,
-    /// Every attempt failed.
-    Failed,
-    /// The thread was cancelled in this node.
-    Cancelled,
-}
 
 /// Tool calls without a result from an earlier attempt at an LLM node, with their idempotency keys.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -361,67 +305,9 @@ impl ThreadMachine {
         }
     }
 
-    /// Returns the open questions, each with the effect that awaits its answer.
-    pub fn interactions(&self) -> Vec<(EffectId, Interaction)> {
-        self.run.interactions(self)
-    }
-
     /// Returns the names of the deferred tools that the last request of the LLM node offered.
     pub(crate) fn revealed_tools(&self) -> &[Arc<str>] {
         self.run.revealed_tools()
-    }
-
-    // ---- transitions
-
-    /// Processes one input and appends its effects to `out`.
-    pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
-        // Late answers, cancels and results of triggers may cross with the end. `end` has answered everything that waited.
-        if self.status.is_final() {
-            return;
-        }
-        let mut cx = StepContext {
-            thread: self,
-            environment,
-            out,
-        };
-        match input {
-            Input::Start => cx.start(),
-            Input::Answer { effect, outcome } => cx.answer(effect, outcome),
-            Input::Cancel { reason, trigger_depth } => {
-                // The events of the end are caused by the trigger, so that they have its depth.
-                cx.thread.trigger_depth = cx.thread.trigger_depth.max(trigger_depth);
-                cx.cancel(&reason);
-            }
-            Input::Fail(error) => cx.break_off(ThreadStatus::Failed, error),
-            // Only noted: a node in progress is not interrupted, and `is_stopped` pauses at the next safe point.
-            Input::Pause { trigger_depth } => cx.thread.pause = Some(trigger_depth),
-            Input::Resume { trigger_depth } => cx.resume(trigger_depth),
-            Input::Raised => {
-                cx.thread.needs_trigger_check = true;
-                // A thread at a safe point checks only when an input arrives, so that it must check now.
-                cx.poll_safe_point();
-            }
-            Input::Triggered { firing, result } => cx.triggered(firing, result),
-            Input::Assign {
-                trigger_id,
-                name,
-                value,
-                trigger_depth,
-            } => {
-                let assignment = TriggerAssignment {
-                    trigger_id,
-                    name,
-                    value,
-                    trigger_depth,
-                };
-                cx.thread
-                    .pending_mut()
-                    .arrived
-                    // Queued even at a safe point, so that it takes effect after earlier results of triggers.
-                    .push_back(SafePointWork::Assign(assignment));
-                cx.poll_safe_point();
-            }
-        }
     }
 }
 
@@ -449,21 +335,4 @@ fn defined_variables(graph: &Graph, is_wanted: fn(VariableScope) -> bool) -> Var
         );
     }
     variables
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_thread_kind_equals_its_json_form() {
-        for kind in [
-            ThreadKind::Main,
-            ThreadKind::Branch,
-            ThreadKind::Subgraph,
-            ThreadKind::Triggered,
-        ] {
-            assert_eq!(serde_json::json!(kind), kind.as_str());
-        }
-    }
 }

@@ -1,111 +1,24 @@
 //! Safe points between two nodes, at which pauses, holds and the results of triggers take effect.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pirn_definition::definition::VariableScope;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
-use pirn_definition::graph::NodeIx;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome, TriggeredResult};
-use super::nodes::{NodeRun, Progress};
-use super::step::StepContext;
+use super::context::{Progress, StepContext};
+use super::data::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome};
+use super::data::pending::{PendingMerge, SafePointKind, SafePointWork, TriggerAssignment};
+use super::data::stages::NodeRun;
 use crate::status::ThreadStatus;
-
-/// Pending results of triggers for a thread.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct PendingResults {
-    /// Firings that hold the thread.
-    held: Vec<FiringId>,
-    /// Firings that ended before the thread received that they hold it: the two messages may arrive in either order.
-    released: Vec<FiringId>,
-    /// Work in arrival order.
-    pub(super) arrived: VecDeque<SafePointWork>,
-}
-
-/// Work that waits for a safe point.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum SafePointWork {
-    Triggered {
-        merge: PendingMerge,
-        conversation: bool,
-        is_compression: bool,
-    },
-    Assign(TriggerAssignment),
-}
-
-/// An assignment by a trigger.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TriggerAssignment {
-    pub(super) trigger_id: Arc<str>,
-    pub(super) name: Arc<str>,
-    pub(super) value: Arc<Value>,
-    pub(super) trigger_depth: u32,
-}
-
-/// A stop that waits until the conversation has applied a firing's result.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum DeferredStop {
-    /// End of the thread.
-    Thread { status: ThreadStatus, error: RunError },
-    /// End of the attempt: its time limit has passed.
-    Attempt,
-}
-
-/// Point at which pending work is applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SafePointKind {
-    /// Between two nodes: all work is applied.
-    BetweenNodes,
-    /// Before a model call inside a node: only compressions are applied, because the call needs them. A message of a trigger would
-    /// separate the prompt from its reply, so that it waits for the end of the node.
-    BeforeModelCall,
-}
 
 /// Returns the fields of VARIABLE_CHANGED.
 pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'static str, Value); 3] {
     [("name", json!(name)), ("value", value.clone()), ("scope", json!(scope))]
 }
 
-/// Variables in the result of a firing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct PendingMerge {
-    pub(super) firing: FiringId,
-    /// Assignments, applied atomically.
-    pub(super) variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// Number of triggers between the run's steps and this result.
-    pub(super) trigger_depth: u32,
-}
-
 impl StepContext<'_> {
-    /// Moves the thread to the safe point before `next`.
-    pub(super) fn arrive(&mut self, next: NodeIx) {
-        self.thread.at = next;
-        // Everything that belongs to the attempts at the previous node. The outputs and the history stay.
-        self.thread.attempt = 0;
-        self.thread.prompted = false;
-        self.thread.first_call = None;
-        self.thread.cut_off = None;
-        self.safe_point();
-    }
-
-    pub(super) fn safe_point(&mut self) {
-        // The answer leads back to this function, because more work may have arrived in the meantime.
-        if let Some(wait) = self.settle() {
-            self.thread.run = wait;
-            return;
-        }
-        // Set before the check: a thread that stops here is found by `poll_safe_point`.
-        self.thread.run = NodeRun::SafePoint;
-        if self.is_stopped() {
-            return;
-        }
-        self.enter();
-    }
-
     /// Applies pending work, then checks for holds. Returns the state to wait in, if any.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
         // Before the check for holds: applying a result raises events that may themselves hold the thread.
@@ -271,50 +184,5 @@ impl StepContext<'_> {
         self.emit_caused(trigger_depth, EventType::VariableChanged, |_| {
             variable_fields(name, value, scope)
         });
-    }
-
-    pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
-        // Before the result is queued: it may lead to the next model call within this step.
-        if let NodeRun::Llm(stage) = &mut self.thread.run
-            && result.checks_limit
-        {
-            stage.check_limit();
-        }
-        let pending = self.thread.pending_mut();
-        match pending.held.iter().position(|held| *held == firing) {
-            Some(place) => {
-                pending.held.remove(place);
-            }
-            // The answer that the firing holds the thread has not arrived yet. `hold` drops it when it arrives.
-            None if result.holds => pending.released.push(firing),
-            // The firing never held the thread: no later message names it.
-            None => {}
-        }
-        pending.arrived.push_back(SafePointWork::Triggered {
-            merge: PendingMerge {
-                firing,
-                variables: result.variables,
-                trigger_depth: result.trigger_depth,
-            },
-            conversation: result.conversation,
-            is_compression: result.is_compression,
-        });
-        self.poll_safe_point();
-    }
-
-    /// Applies newly arrived work if the thread is at a safe point.
-    pub(super) fn poll_safe_point(&mut self) {
-        match self.thread.run {
-            // The thread waits for exactly this work, or is paused, which does not defer results.
-            NodeRun::SafePoint => self.safe_point(),
-            // An LLM node may be held inside of the node, before its model call.
-            NodeRun::Llm(ref stage) if stage.is_safe_point() => {
-                if let Some(progress) = super::nodes::llm::safe_point(self) {
-                    self.advance(progress);
-                }
-            }
-            // The node is in progress: `arrive` leads to the next safe point and applies the work there.
-            _ => {}
-        }
     }
 }

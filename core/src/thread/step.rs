@@ -2,154 +2,79 @@
 
 use std::sync::Arc;
 
-use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::definition::DEFAULT_MAX_STEPS;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
+use pirn_definition::graph::NodeIx;
 use pirn_definition::value::Output;
-use pirn_events::event::{EventFields, Field, RaisedEvent};
-use serde_json::{Value, json};
+use pirn_events::event::Field;
+use serde_json::json;
 
-use super::effect::{
-    CancelReason, ConversationOp, Effect, EffectId, Environment, Evaluation, Outcome, ThreadEnd, TimerPurpose,
+use super::context::{Progress, StepContext, no_edge};
+use super::data::effect::{
+    CancelReason, Effect, EffectId, Environment, Evaluation, FiringId, Input, Outcome, ThreadEnd, TimerPurpose,
+    TriggeredResult,
 };
-use super::machine::{NodeStatus, ThreadMachine};
-use super::nodes::{NodeRun, Progress};
-use super::safe_point::{DeferredStop, SafePointWork};
+use super::data::pending::{DeferredStop, PendingMerge, SafePointWork, TriggerAssignment};
+use super::data::records::NodeStatus;
+use super::data::stages::NodeRun;
+use super::machine::ThreadMachine;
 use crate::status::ThreadStatus;
 
-/// Context of a step: the thread, the environment and the list of effects.
-pub(super) struct StepContext<'a> {
-    pub(super) thread: &'a mut ThreadMachine,
-    pub(super) environment: Environment,
-    pub(super) out: &'a mut Vec<Effect>,
+impl ThreadMachine {
+    /// Processes one input and appends its effects to `out`.
+    pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
+        // Late answers, cancels and results of triggers may cross with the end. `end` has answered everything that waited.
+        if self.status.is_final() {
+            return;
+        }
+        let mut cx = StepContext {
+            thread: self,
+            environment,
+            out,
+        };
+        match input {
+            Input::Start => cx.start(),
+            Input::Answer { effect, outcome } => cx.answer(effect, outcome),
+            Input::Cancel { reason, trigger_depth } => {
+                // The events of the end are caused by the trigger, so that they have its depth.
+                cx.thread.trigger_depth = cx.thread.trigger_depth.max(trigger_depth);
+                cx.cancel(&reason);
+            }
+            Input::Fail(error) => cx.break_off(ThreadStatus::Failed, error),
+            // Only noted: a node in progress is not interrupted, and `is_stopped` pauses at the next safe point.
+            Input::Pause { trigger_depth } => cx.thread.pause = Some(trigger_depth),
+            Input::Resume { trigger_depth } => cx.resume(trigger_depth),
+            Input::Raised => {
+                cx.thread.needs_trigger_check = true;
+                // A thread at a safe point checks only when an input arrives, so that it must check now.
+                cx.poll_safe_point();
+            }
+            Input::Triggered { firing, result } => cx.triggered(firing, result),
+            Input::Assign {
+                trigger_id,
+                name,
+                value,
+                trigger_depth,
+            } => {
+                let assignment = TriggerAssignment {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                };
+                cx.thread
+                    .pending_mut()
+                    .arrived
+                    // Queued even at a safe point, so that it takes effect after earlier results of triggers.
+                    .push_back(SafePointWork::Assign(assignment));
+                cx.poll_safe_point();
+            }
+        }
+    }
 }
 
 impl StepContext<'_> {
-    pub(super) fn next_effect(&mut self) -> EffectId {
-        // Ids are never reused, so that a late answer to a cancelled effect cannot match a later one.
-        self.thread.last_effect += 1;
-        self.thread.last_effect
-    }
-
-    /// Allocates an effect for the node's external call. Returns its id, and the idempotency key that all attempts share.
-    pub(super) fn next_call(&mut self) -> (EffectId, EffectId) {
-        let id = self.next_effect();
-        // `arrive` clears the key: a retry repeats the call of this node, while the next node makes another call.
-        (id, *self.thread.first_call.get_or_insert(id))
-    }
-
-    pub(super) fn listens(&self, event_type: EventType) -> bool {
-        self.environment.interest.contains(event_type)
-    }
-
-    /// Counts the usage of a model call of the current node.
-    pub(super) fn spend(&mut self, spent: TokenUsage) {
-        self.thread.spent.add(self.thread.at, spent);
-    }
-
-    /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT. A shorter `timeoutMs` of the node stays.
-    pub(super) fn limit(&mut self, after_ms: pirn_definition::Millis) {
-        // `attempt` has started the timer of the node's `timeoutMs`. The shorter limit wins, because an attempt has one deadline.
-        let of_node = self.thread.graph().node(self.thread.at).timeout_ms;
-        if of_node.is_some_and(|of_node| of_node <= after_ms) {
-            return;
-        }
-        self.stop_deadline();
-        self.start_deadline(after_ms);
-    }
-
-    fn start_deadline(&mut self, after_ms: pirn_definition::Millis) {
-        let id = self.next_effect();
-        self.thread.deadline = Some(id);
-        self.out.push(Effect::Timer {
-            id,
-            node: self.thread.at,
-            after_ms,
-            purpose: TimerPurpose::Limit,
-        });
-    }
-
-    /// Raises an event if its type has a subscriber.
-    pub(super) fn emit<F: Into<Field>, const N: usize>(
-        &mut self,
-        event_type: EventType,
-        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
-    ) {
-        // Checked before `fields` is called: without a subscriber the values are not cloned and no map is allocated.
-        if self.listens(event_type) {
-            let event = RaisedEvent::with(event_type, EventFields::of_list(fields(self.thread)));
-            self.emit_raised(event);
-        }
-    }
-
-    /// Raises an event like [`Self::emit`], with the trigger depth of its cause.
-    pub(super) fn emit_caused<const N: usize>(
-        &mut self,
-        trigger_depth: u32,
-        event_type: EventType,
-        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
-    ) {
-        if self.listens(event_type) {
-            let event = RaisedEvent::new(event_type, fields(self.thread));
-            self.emit_raised(event.at_depth(trigger_depth));
-        }
-    }
-
-    pub(super) fn emit_raised(&mut self, event: RaisedEvent) {
-        // The thread may itself be part of a trigger chain, which is longer than the depth of the event's cause.
-        let event = event.at_depth(self.thread.trigger_depth);
-        // Only noted here: triggers are matched outside of the thread, and the answer is requested at the next safe point.
-        if self.environment.holding.contains(event.event_type) {
-            self.thread.needs_trigger_check = true;
-        }
-        if self.listens(event.event_type) {
-            self.out.push(Effect::Emit(event));
-        }
-    }
-
-    /// Sends an operation to the conversation. Events that it raises in the thread's name may hold the thread.
-    pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp) {
-        // The conversation raises these events later, in the thread's name. The check is requested now, because `emit_raised` never
-        // sees them.
-        match &op {
-            ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[
-                EventType::MessageAdded,
-                EventType::ArtifactKept,
-                EventType::ArtifactDropped,
-            ]),
-            ConversationOp::AppendReply(_) => self.may_be_held_by(&[
-                EventType::MessageAdded,
-                EventType::ArtifactKept,
-                EventType::ArtifactDropped,
-                EventType::CacheCollapsed,
-            ]),
-            ConversationOp::AddUserMessages(_) => {
-                self.may_be_held_by(&[EventType::MessageAdded, EventType::UserMessage]);
-            }
-            ConversationOp::Compress(_) | ConversationOp::FinishSummary(_) => {
-                self.may_be_held_by(&[EventType::CompressionCompleted]);
-            }
-            ConversationOp::Merge(_) => {
-                self.may_be_held_by(&[
-                    EventType::MessageAdded,
-                    EventType::CompressionCompleted,
-                    EventType::VariableChanged,
-                ]);
-            }
-            // Events of `Prepare` return with its answer and pass through `emit_raised`. A built-in tool raises none that can hold.
-            ConversationOp::Prepare { .. } | ConversationOp::BuiltIn(..) => {}
-        }
-        self.out.push(Effect::Conversation { id, op });
-    }
-
-    /// Requests a check at the next safe point, if events of these types may hold the thread. Used for events that others raise in
-    /// its name.
-    pub(super) fn may_be_held_by(&mut self, event_types: &[EventType]) {
-        let holding = self.environment.holding;
-        self.thread.needs_trigger_check |= event_types.iter().any(|event_type| holding.contains(*event_type));
-    }
-
     // ---- start and end
 
     pub(super) fn start(&mut self) {
@@ -429,13 +354,6 @@ impl StepContext<'_> {
         error
     }
 
-    pub(super) fn stop_deadline(&mut self) {
-        // Taken, so that the timer is cancelled at most once.
-        if let Some(id) = self.thread.deadline.take() {
-            self.out.push(Effect::Drop { id });
-        }
-    }
-
     pub(super) fn drop_in_flight(&mut self) {
         self.stop_deadline();
         let run = std::mem::take(&mut self.thread.run);
@@ -488,8 +406,76 @@ impl StepContext<'_> {
     fn next_arrived(&mut self) -> Option<SafePointWork> {
         self.thread.pending.as_mut()?.arrived.pop_front()
     }
-}
 
-pub(super) fn no_edge() -> RunError {
-    RunError::new(RunErrorCode::NoEdgeSatisfied, "no edge out of the node is satisfied")
+    // ---- safe points
+
+    /// Moves the thread to the safe point before `next`.
+    pub(super) fn arrive(&mut self, next: NodeIx) {
+        self.thread.at = next;
+        // Everything that belongs to the attempts at the previous node. The outputs and the history stay.
+        self.thread.attempt = 0;
+        self.thread.prompted = false;
+        self.thread.first_call = None;
+        self.thread.cut_off = None;
+        self.safe_point();
+    }
+
+    pub(super) fn safe_point(&mut self) {
+        // The answer leads back to this function, because more work may have arrived in the meantime.
+        if let Some(wait) = self.settle() {
+            self.thread.run = wait;
+            return;
+        }
+        // Set before the check: a thread that stops here is found by `poll_safe_point`.
+        self.thread.run = NodeRun::SafePoint;
+        if self.is_stopped() {
+            return;
+        }
+        self.enter();
+    }
+
+    pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
+        // Before the result is queued: it may lead to the next model call within this step.
+        if let NodeRun::Llm(stage) = &mut self.thread.run
+            && result.checks_limit
+        {
+            stage.check_limit();
+        }
+        let pending = self.thread.pending_mut();
+        match pending.held.iter().position(|held| *held == firing) {
+            Some(place) => {
+                pending.held.remove(place);
+            }
+            // The answer that the firing holds the thread has not arrived yet. `hold` drops it when it arrives.
+            None if result.holds => pending.released.push(firing),
+            // The firing never held the thread: no later message names it.
+            None => {}
+        }
+        pending.arrived.push_back(SafePointWork::Triggered {
+            merge: PendingMerge {
+                firing,
+                variables: result.variables,
+                trigger_depth: result.trigger_depth,
+            },
+            conversation: result.conversation,
+            is_compression: result.is_compression,
+        });
+        self.poll_safe_point();
+    }
+
+    /// Applies newly arrived work if the thread is at a safe point.
+    pub(super) fn poll_safe_point(&mut self) {
+        match self.thread.run {
+            // The thread waits for exactly this work, or is paused, which does not defer results.
+            NodeRun::SafePoint => self.safe_point(),
+            // An LLM node may be held inside of the node, before its model call.
+            NodeRun::Llm(ref stage) if stage.is_safe_point() => {
+                if let Some(progress) = super::nodes::llm::safe_point(self) {
+                    self.advance(progress);
+                }
+            }
+            // The node is in progress: `arrive` leads to the next safe point and applies the work there.
+            _ => {}
+        }
+    }
 }

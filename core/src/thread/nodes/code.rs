@@ -6,29 +6,11 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeKind, ValueSpec};
 use pirn_definition::value::Output;
 use pirn_events::event::Field;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NodeRun, Progress, done, evaluate, failure, value_or};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum Stage {
-    /// Input of the node.
-    Input { id: EffectId },
-    /// Result of the function or script.
-    Work { id: EffectId },
-}
-
-impl Stage {
-    pub(super) fn id(&self) -> EffectId {
-        match self {
-            Self::Input { id } | Self::Work { id } => *id,
-        }
-    }
-}
+use crate::thread::context::{Progress, StepContext, done, evaluate, failure, value_or};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
+use crate::thread::data::stages::{CodeStage, NodeRun};
 
 pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
@@ -38,7 +20,7 @@ pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Prog
         Some(spec) if is_last_output(cx, spec) => work(cx, cx.thread.last.clone()),
         Some(_) => {
             let id = evaluate(cx, Evaluation::Input);
-            Progress::Wait(NodeRun::Code(Stage::Input { id }))
+            Progress::Wait(NodeRun::Code(CodeStage::Input { id }))
         }
     }
 }
@@ -54,20 +36,20 @@ fn is_last_output(cx: &StepContext<'_>, spec: &ValueSpec) -> bool {
     matches!(name, "output" | "result") && !cx.environment.has_globals && cx.thread.variables.value(name).is_none()
 }
 
-pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: CodeStage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Code(stage));
     }
     match (stage, outcome) {
-        (Stage::Input { .. }, Outcome::Value(input)) => work(cx, input.into()),
+        (CodeStage::Input { .. }, Outcome::Value(input)) => work(cx, input.into()),
         // The lines are raised before the node completes or fails, so that they precede its last event.
-        (Stage::Work { .. }, Outcome::Logged(logged)) => {
+        (CodeStage::Work { .. }, Outcome::Logged(logged)) => {
             emit_logs(cx, &logged.logs);
             value_or(logged.outcome, done)
         }
         // `done` checks the limits of the value, because a function of the host may return any.
-        (Stage::Work { .. }, outcome) => value_or(outcome, done),
-        (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
+        (CodeStage::Work { .. }, outcome) => value_or(outcome, done),
+        (CodeStage::Input { .. }, other) => Progress::Failed(failure(other)),
     }
 }
 
@@ -111,5 +93,5 @@ fn work(cx: &mut StepContext<'_>, input: Output) -> Progress {
         }
         _ => Effect::Function { id, key, node, input },
     });
-    Progress::Wait(NodeRun::Code(Stage::Work { id }))
+    Progress::Wait(NodeRun::Code(CodeStage::Work { id }))
 }

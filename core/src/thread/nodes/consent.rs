@@ -2,173 +2,19 @@
 //! is refused; and execution by the client of the run.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use pirn_definition::Millis;
 use pirn_definition::definition::BuiltInTool;
 use pirn_definition::error::RunError;
 use pirn_definition::message::ToolCall;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::failure;
-use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{ConsentRequest, Effect, EffectId, Outcome, ToolResult};
-use crate::thread::step::StepContext;
-
-/// Tool call to approve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolConsent {
-    /// Name of the tool.
-    pub name: String,
-    /// Arguments of the call.
-    pub arguments: Value,
-    /// Id that the model gave the call.
-    pub tool_call_id: String,
-    /// Reason that approval is needed.
-    pub reason: String,
-    /// JSON Schema of the arguments.
-    pub schema: Value,
-}
-
-/// Tool call that the run's client executes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClientCall {
-    /// Name of the tool.
-    pub name: String,
-    /// Arguments of the call.
-    pub arguments: Value,
-    /// Id that the model gave the call.
-    pub tool_call_id: String,
-}
-
-/// JSON form of a client's answer.
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum WrittenResult {
-    Output(Value),
-    Error(String),
-}
-
-impl ClientCall {
-    /// Parses the client's answer to a call: `{"output": VALUE}` or `{"error": TEXT}`. The model receives text as it is, and any other
-    /// value as JSON.
-    ///
-    /// # Errors
-    /// Returns a sentence that describes the accepted forms.
-    pub fn read(answer: &Value) -> Result<ToolResult, String> {
-        match WrittenResult::deserialize(answer) {
-            Ok(WrittenResult::Output(Value::String(content))) => Ok(ToolResult {
-                content,
-                ..ToolResult::default()
-            }),
-            Ok(WrittenResult::Output(value)) => Ok(ToolResult {
-                content: value.to_string(),
-                ..ToolResult::default()
-            }),
-            Ok(WrittenResult::Error(text)) => Ok(ToolResult::failed(text)),
-            Err(_) => Err("expected the result of the tool: {\"output\": VALUE} or {\"error\": TEXT}".to_owned()),
-        }
-    }
-
-    /// Returns the JSON Schema of the input of [`Self::read`].
-    pub fn schema() -> Arc<Map<String, Value>> {
-        // Built once: `interactions` returns it for each open call at each query.
-        static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
-            let written = |field: &str, schema: Value| json!({"type": "object", "required": [field], "additionalProperties": false, "properties": {field: schema}});
-            let any_of = json!([
-                written("output", json!({})),
-                written("error", json!({"type": "string"}))
-            ]);
-            Arc::new(Map::from_iter([("anyOf".to_owned(), any_of)]))
-        });
-        Arc::clone(&SCHEMA)
-    }
-}
-
-/// Answer of a person to an approval request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConsentAnswer {
-    /// Approved, with changed arguments if there are any.
-    Allow(Option<Value>),
-    /// Refused, with a reason.
-    Refuse(String),
-}
-
-/// JSON form of an answer that needs more than one word.
-#[derive(Deserialize)]
-#[serde(tag = "decision", rename_all = "lowercase", deny_unknown_fields)]
-enum Written {
-    Allow { arguments: Option<Value> },
-    Refuse { reason: Option<String> },
-}
-
-impl ConsentAnswer {
-    /// Parses an answer: `"allow"`, `"refuse"`, `{"decision": "allow", "arguments"?}` or `{"decision": "refuse", "reason"?}`.
-    ///
-    /// # Errors
-    /// Returns a sentence that describes the accepted forms.
-    pub fn read(answer: &Value) -> Result<Self, String> {
-        // The model receives the reason, so that a refusal always has one.
-        let unsaid = || "a person refused it".to_owned();
-        match answer.as_str() {
-            Some("allow") => return Ok(Self::Allow(None)),
-            Some("refuse") => return Ok(Self::Refuse(unsaid())),
-            // Other strings fall through to the error with all accepted forms.
-            Some(_) | None => {}
-        }
-        match Written::deserialize(answer) {
-            Ok(Written::Allow { arguments }) => Ok(Self::Allow(arguments)),
-            Ok(Written::Refuse { reason }) => Ok(Self::Refuse(reason.unwrap_or_else(unsaid))),
-            Err(_) => Err(
-                "expected \"allow\", \"refuse\", {\"decision\": \"allow\", \"arguments\"?: {...}} or \
-                 {\"decision\": \"refuse\", \"reason\"?: TEXT}"
-                    .to_owned(),
-            ),
-        }
-    }
-
-    /// Returns the JSON Schema of the input of [`Self::read`].
-    pub fn schema() -> Arc<Map<String, Value>> {
-        // Built once: `interactions` returns it for each open approval at each query.
-        static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
-            let written = |decision: &str, field: &str, kind: &str| {
-                json!({
-                    "type": "object", "required": ["decision"], "additionalProperties": false,
-                    "properties": {"decision": {"enum": [decision]}, field: {"type": kind}},
-                })
-            };
-            let any_of = json!([
-                {"enum": ["allow", "refuse"]},
-                written("allow", "arguments", "object"),
-                written("refuse", "reason", "string"),
-            ]);
-            Arc::new(Map::from_iter([("anyOf".to_owned(), any_of)]))
-        });
-        Arc::clone(&SCHEMA)
-    }
-}
-
-/// State of a call that needs approval.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum Consent {
-    /// The question is open.
-    Asked {
-        question: OpenQuestion,
-        tool: Arc<ToolConsent>,
-        timeout_ms: Option<Millis>,
-    },
-    /// The call executes, with changed arguments if a person changed them.
-    Allowed { id: EffectId, edited: Option<Value> },
-    /// The run's client executes the call.
-    Client {
-        question: OpenQuestion,
-        call: Arc<ClientCall>,
-    },
-}
+use super::question::{QuestionContent, QuestionOutcome};
+use crate::thread::context::{StepContext, failure};
+use crate::thread::data::effect::{ConsentRequest, Effect, EffectId, Outcome, ToolResult};
+use crate::thread::data::question::{ClientCall, Consent, ConsentAnswer, Interaction, OpenQuestion, ToolConsent};
+use crate::thread::machine::ThreadMachine;
 
 /// Result of an answer.
 pub(super) enum ConsentOutcome {
@@ -206,14 +52,6 @@ impl Consent {
         });
         let question = OpenQuestion::put(cx, client_content(&call));
         (question.id, Self::Client { question, call })
-    }
-
-    /// Returns true if the call waits for this effect.
-    pub(super) fn awaits(&self, effect: EffectId) -> bool {
-        match self {
-            Self::Asked { question, .. } | Self::Client { question, .. } => question.awaits(effect),
-            Self::Allowed { id, .. } => *id == effect,
-        }
     }
 
     /// Processes an awaited answer. An approved call uses this idempotency key.

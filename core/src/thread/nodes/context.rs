@@ -3,66 +3,27 @@
 use std::sync::Arc;
 
 use pirn_conversation::model_call::{FailureKind, FinishReason, ModelFailure};
-use pirn_definition::definition::PinSection;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{ContextNode, NodeKind, TemplateMessage};
 use pirn_definition::message::Message;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{
     ContextChange, ConversationOp, Effect, EffectId, Evaluation, ModelChoice, Outcome, SummaryRequest, WrittenSummary,
 };
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum Stage {
-    /// Templates of the node.
-    Texts { id: EffectId },
-    /// Value to pin.
-    Pin { id: EffectId, section: PinSection },
-    /// Answer of the conversation, or of the run that sets the pinned section.
-    Work { id: EffectId },
-    /// End of a compression in the conversation, or of applying a summary. Atomic: it cannot be cancelled.
-    Compressing { id: EffectId },
-    /// Summary of a model, with a fallback request if the model rejects this one or continues the conversation instead.
-    Summary {
-        id: EffectId,
-        // Boxed: every waiting thread has the size of the largest stage of any node.
-        #[serde(default)]
-        fallback: Option<Box<SummaryRequest>>,
-    },
-}
-
-impl Stage {
-    pub(super) fn id(&self) -> EffectId {
-        match self {
-            Self::Texts { id }
-            | Self::Pin { id, .. }
-            | Self::Work { id }
-            | Self::Compressing { id }
-            | Self::Summary { id, .. } => *id,
-        }
-    }
-
-    /// Returns true while the conversation compresses.
-    pub(super) fn is_compressing(&self) -> bool {
-        matches!(self, Self::Compressing { .. })
-    }
-}
+use crate::thread::data::stages::{ContextStage, NodeRun};
 
 pub(super) fn enter(cx: &mut StepContext<'_>, node: &ContextNode) -> Progress {
     let op = match node {
         ContextNode::Insert { .. } | ContextNode::Replace { .. } => {
             let id = evaluate(cx, Evaluation::Texts);
-            return Progress::Wait(NodeRun::Context(Stage::Texts { id }));
+            return Progress::Wait(NodeRun::Context(ContextStage::Texts { id }));
         }
         ContextNode::Pin { section, .. } => {
             let id = evaluate(cx, Evaluation::Pin);
-            return Progress::Wait(NodeRun::Context(Stage::Pin { id, section: *section }));
+            return Progress::Wait(NodeRun::Context(ContextStage::Pin { id, section: *section }));
         }
         ContextNode::Truncate(truncate) => ConversationOp::Apply(ContextChange::Truncate(truncate.clone())),
         ContextNode::Clear { keep_system } => ConversationOp::Apply(ContextChange::Clear {
@@ -75,36 +36,38 @@ pub(super) fn enter(cx: &mut StepContext<'_>, node: &ContextNode) -> Progress {
     ask(cx, op)
 }
 
-pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: ContextStage, effect: EffectId, outcome: Outcome) -> Progress {
     // An answer to an effect that was cancelled.
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Context(stage));
     }
     match (stage, outcome) {
-        (Stage::Texts { .. }, Outcome::Texts(texts)) => match resolve(cx, texts) {
+        (ContextStage::Texts { .. }, Outcome::Texts(texts)) => match resolve(cx, texts) {
             // The templates are requested for two operations only.
             Some(op) => ask(cx, ConversationOp::Apply(op)),
             None => Progress::Failed(failure(Outcome::Done)),
         },
-        (Stage::Pin { section, .. }, Outcome::Value(value)) => {
+        (ContextStage::Pin { section, .. }, Outcome::Value(value)) => {
             let id = cx.next_effect();
             cx.out.push(Effect::Pin { id, section, value });
-            Progress::Wait(NodeRun::Context(Stage::Work { id }))
+            Progress::Wait(NodeRun::Context(ContextStage::Work { id }))
         }
-        (Stage::Work { .. }, Outcome::Done) => Progress::Done(cx.thread.last.clone()),
-        (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
-        (Stage::Compressing { .. }, Outcome::Done) => cx.unless_stopped(|cx| Progress::Done(cx.thread.last.clone())),
+        (ContextStage::Work { .. }, Outcome::Done) => Progress::Done(cx.thread.last.clone()),
+        (ContextStage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
+        (ContextStage::Compressing { .. }, Outcome::Done) => {
+            cx.unless_stopped(|cx| Progress::Done(cx.thread.last.clone()))
+        }
         // Nothing has been applied yet, so that the stop needs no model call first.
-        (Stage::Compressing { .. }, Outcome::Summarize(_)) if cx.thread.stop.is_some() => {
+        (ContextStage::Compressing { .. }, Outcome::Summarize(_)) if cx.thread.stop.is_some() => {
             emit_failure(cx, &stopped());
             cx.unless_stopped(|_| Progress::Failed(stopped()))
         }
-        (Stage::Compressing { .. }, Outcome::Summarize(summary)) => {
+        (ContextStage::Compressing { .. }, Outcome::Summarize(summary)) => {
             // The host raises the tokens of the summary in the thread's name.
             cx.may_be_held_by(&[EventType::LlmToken]);
             summarize(cx, *summary)
         }
-        (Stage::Summary { fallback, .. }, Outcome::Reply(reply)) => {
+        (ContextStage::Summary { fallback, .. }, Outcome::Reply(reply)) => {
             cx.spend(reply.usage);
             // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
             let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
@@ -118,7 +81,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
             };
             compress(cx, ConversationOp::FinishSummary(Box::new(written)))
         }
-        (Stage::Summary { fallback, .. }, other) => {
+        (ContextStage::Summary { fallback, .. }, other) => {
             // Counts the tokens of the failed call first: they are spent even if the fallback succeeds.
             let error = super::llm::call_error(cx, other);
             // The long request may exceed the context of the model. Other failures would fail the transcript too.
@@ -129,21 +92,23 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
             emit_failure(cx, &error);
             Progress::Failed(error)
         }
-        (Stage::Compressing { .. }, other) => {
+        (ContextStage::Compressing { .. }, other) => {
             let error = failure(other);
             emit_failure(cx, &error);
             // A stop that waited takes precedence over the failure, because the node must not be retried then.
             cx.unless_stopped(|_| Progress::Failed(error))
         }
-        (Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. }, other) => Progress::Failed(failure(other)),
+        (ContextStage::Texts { .. } | ContextStage::Pin { .. } | ContextStage::Work { .. }, other) => {
+            Progress::Failed(failure(other))
+        }
     }
 }
 
 /// Cancels the node. The summary of a running model call is discarded; a change that the conversation has started completes.
-pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &Stage) {
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &ContextStage) {
     cx.out.push(Effect::Drop { id: stage.id() });
     // Only this stage has started a compression without a final event.
-    if let Stage::Summary { .. } = stage {
+    if let ContextStage::Summary { .. } = stage {
         emit_failure(cx, &stopped());
     }
 }
@@ -190,19 +155,19 @@ fn summarize(cx: &mut StepContext<'_>, summary: SummaryRequest) -> Progress {
         goes_on,
         offered: None,
     });
-    Progress::Wait(NodeRun::Context(Stage::Summary { id, fallback }))
+    Progress::Wait(NodeRun::Context(ContextStage::Summary { id, fallback }))
 }
 
 fn compress(cx: &mut StepContext<'_>, op: ConversationOp) -> Progress {
     let id = cx.next_effect();
     cx.converse(id, op);
-    Progress::Wait(NodeRun::Context(Stage::Compressing { id }))
+    Progress::Wait(NodeRun::Context(ContextStage::Compressing { id }))
 }
 
 fn ask(cx: &mut StepContext<'_>, op: ConversationOp) -> Progress {
     let id = cx.next_effect();
     cx.converse(id, op);
-    Progress::Wait(NodeRun::Context(Stage::Work { id }))
+    Progress::Wait(NodeRun::Context(ContextStage::Work { id }))
 }
 
 /// Returns the operation with its rendered templates.

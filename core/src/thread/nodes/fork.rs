@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Fork, ForkIx};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
-use crate::thread::step::StepContext;
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
+use crate::thread::data::stages::{JoinReduction, NodeRun};
 
 /// Passes the last output on. The paths start when the thread enters JOIN, which follows immediately.
 pub(super) fn enter_fork(cx: &mut StepContext<'_>, fork: &Fork) -> Progress {
@@ -57,20 +56,6 @@ pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
             })))
         }
         other => Progress::Failed(failure(other)),
-    }
-}
-
-/// Result of a join, while the reducers of its variables are evaluated.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct JoinReduction {
-    id: EffectId,
-    names: Vec<Arc<str>>,
-    joined: Joined,
-}
-
-impl JoinReduction {
-    pub(super) fn id(&self) -> EffectId {
-        self.id
     }
 }
 

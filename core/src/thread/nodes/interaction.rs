@@ -5,40 +5,14 @@ use std::sync::Arc;
 use pirn_definition::definition::VariableScope;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{InteractionNode, NodeKind, QuestionTimeout};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
-use super::{NodeRun, Progress, done, failure};
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum InteractionStage {
-    /// Templates of the question.
-    Texts { id: EffectId },
-    /// Answer of a person.
-    Asked(Box<AskedQuestion>),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct AskedQuestion {
-    id: EffectId,
-    timer: Option<EffectId>,
-    question: Arc<str>,
-    assignee: Option<Arc<str>>,
-}
-
-impl AskedQuestion {
-    fn open(&self) -> OpenQuestion {
-        OpenQuestion {
-            id: self.id,
-            timer: self.timer,
-        }
-    }
-}
+use super::question::{QuestionContent, QuestionOutcome};
+use crate::thread::context::{Progress, StepContext, done, failure};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
+use crate::thread::data::question::{Interaction, OpenQuestion};
+use crate::thread::data::stages::{AskedQuestion, InteractionStage, NodeRun};
+use crate::thread::machine::ThreadMachine;
 
 impl InteractionStage {
     /// Returns the open question, with the effect that awaits its answer.

@@ -27,131 +27,21 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{LlmNode, NodeKind};
 use pirn_definition::message::{Message, Part, Role, ToolCall};
 use pirn_events::event::RaisedEvent;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::consent::{Consent, ConsentOutcome, result_of_call};
-use super::question::Interaction;
-use super::{NodeRun, Progress, evaluate, failure, request};
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{
-    AnsweredRequest, ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, OfferedTools, Outcome,
+use super::consent::{ConsentOutcome, result_of_call};
+use super::request;
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{
+    AnsweredRequest, ConversationOp, Effect, EffectId, Evaluation, ModelReply, OfferedTools, Outcome,
     RequestWithEvents, ToolResult, When, revealing,
 };
-use crate::thread::safe_point::{PendingMerge, SafePointKind};
-use crate::thread::step::StepContext;
+use crate::thread::data::pending::SafePointKind;
+use crate::thread::data::question::{Consent, Interaction};
+use crate::thread::data::stages::{LlmCall, LlmPhase, LlmStage, NodeRun};
+use crate::thread::machine::ThreadMachine;
 
-/// State of an LLM node.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct Stage {
-    at: LlmPhase,
-    /// System message, used if the history has none.
-    system: Option<String>,
-    /// Evaluated profile and parameters, if the node computes them.
-    #[serde(default)]
-    choice: Option<Arc<ModelChoice>>,
-    /// Number of rounds of tool calls.
-    rounds: u32,
-    /// Usage in this node, as reported by the provider.
-    usage: TokenUsage,
-    /// True if TOKEN_LIMIT_EXCEEDED was raised for the next call: it is raised once per call.
-    announced: bool,
-    /// True after the last round of tool calls: the model must reply without tools.
-    #[serde(default)]
-    is_last_word: bool,
-    /// Tools of the last request in addition to those of the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    offered: Option<Arc<OfferedTools>>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum LlmPhase {
-    Texts {
-        id: EffectId,
-    },
-    Prompting {
-        id: EffectId,
-    },
-    Preparing {
-        id: EffectId,
-    },
-    Announcing {
-        id: EffectId,
-    },
-    Held,
-    Merging {
-        id: EffectId,
-        merge: Box<PendingMerge>,
-    },
-    Calling {
-        id: EffectId,
-    },
-    Replying {
-        id: EffectId,
-        content: String,
-        calls: Vec<ToolCall>,
-        finish: FinishReason,
-    },
-    Tools {
-        /// Calls by ascending effect id.
-        calls: Vec<Running>,
-        /// Number of leading calls with a result.
-        #[serde(default)]
-        answered: usize,
-    },
-    Answering {
-        id: EffectId,
-    },
-    Closing {
-        id: EffectId,
-    },
-}
-
-/// An active tool call.
-#[derive(Debug, Serialize, Deserialize)]
-struct Running {
-    id: EffectId,
-    /// Effect id that names the idempotency key.
-    key: EffectId,
-    call: ToolCall,
-    /// Tool message with the result.
-    result: Option<Message>,
-    /// State of the approval, if the tool needs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    consent: Option<Box<Consent>>,
-}
-
-impl Running {
-    /// Returns true if the call waits for this effect.
-    fn awaits(&self, effect: EffectId) -> bool {
-        match &self.consent {
-            Some(consent) => consent.awaits(effect),
-            None => self.result.is_none() && self.id == effect,
-        }
-    }
-}
-
-impl Stage {
-    /// Returns true if work for a safe point takes effect now.
-    pub(in crate::thread) fn is_safe_point(&self) -> bool {
-        matches!(self.at, LlmPhase::Held)
-    }
-
-    /// Returns the names of the deferred tools that the last request offered.
-    pub(super) fn revealed_tools(&self) -> &[Arc<str>] {
-        self.offered.as_ref().map_or(&[], |offered| &offered.revealed)
-    }
-
-    /// Allows TOKEN_LIMIT_EXCEEDED to be raised again if the next call still exceeds the limit.
-    pub(in crate::thread) fn check_limit(&mut self) {
-        self.announced = false;
-    }
-
-    /// Returns true while the conversation applies a firing's result.
-    pub(in crate::thread) fn is_merging(&self) -> bool {
-        matches!(self.at, LlmPhase::Merging { .. })
-    }
-
+impl LlmStage {
     /// Returns the open questions, each with the effect that awaits its answer.
     pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         // Only tool calls ask for approval.
@@ -172,7 +62,7 @@ impl Stage {
 }
 
 pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
-    let stage = Stage {
+    let stage = LlmStage {
         // A placeholder: each path below sets the stage that awaits an effect.
         at: LlmPhase::Held,
         system: None,
@@ -195,7 +85,7 @@ pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
     stage.to(LlmPhase::Texts { id })
 }
 
-pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: LlmStage, effect: EffectId, outcome: Outcome) -> Progress {
     let mut stage = stage;
     // Moved out, because each arm consumes the data of its stage. The last arm puts an unawaited one back.
     match std::mem::replace(&mut stage.at, LlmPhase::Held) {
@@ -275,7 +165,7 @@ pub(in crate::thread) fn safe_point(cx: &mut StepContext<'_>) -> Option<Progress
 }
 
 /// Cancels the node and answers its open tool calls in the conversation.
-pub(super) fn abandon(cx: &mut StepContext<'_>, stage: Stage) {
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: LlmStage) {
     const CANCELLED: &str = "The tool call was cancelled before it had a result.";
     match stage.at {
         // The operation is already queued at the conversation, whose changes are not cancelled. Its answer is ignored.
@@ -328,7 +218,12 @@ fn append_unasked(cx: &mut StepContext<'_>, messages: Vec<Message>) {
 }
 
 /// Adds the prompt and its parts to the conversation, once for all attempts at the node.
-fn append_prompt(cx: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
+fn append_prompt(
+    cx: &mut StepContext<'_>,
+    stage: LlmStage,
+    prompt: Option<String>,
+    computed: Vec<Vec<Part>>,
+) -> Progress {
     let parts = match &cx.thread.graph().node(cx.thread.at).kind {
         NodeKind::Llm(node) => request::parts(node, computed),
         _ => Vec::new(),
@@ -366,7 +261,7 @@ fn append(cx: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
 }
 
 /// Applies pending compressions, then requests the next model request unless a firing holds the thread.
-fn prepare(cx: &mut StepContext<'_>, stage: Stage) -> Progress {
+fn prepare(cx: &mut StepContext<'_>, stage: LlmStage) -> Progress {
     // Before the check for holds and before each call, so that the request includes a finished compression.
     if let Some((id, merge)) = cx.apply_arrived(SafePointKind::BeforeModelCall) {
         return stage.to(LlmPhase::Merging { id, merge });
@@ -398,7 +293,7 @@ fn prepare(cx: &mut StepContext<'_>, stage: Stage) -> Progress {
     stage.to(LlmPhase::Preparing { id })
 }
 
-fn call(cx: &mut StepContext<'_>, mut stage: Stage, prepared: RequestWithEvents) -> Progress {
+fn call(cx: &mut StepContext<'_>, mut stage: LlmStage, prepared: RequestWithEvents) -> Progress {
     // The limit event is held back until the others are raised, because the thread waits after it.
     let mut crossed = None;
     for event in prepared.events {
@@ -439,7 +334,7 @@ fn call(cx: &mut StepContext<'_>, mut stage: Stage, prepared: RequestWithEvents)
     stage.to(LlmPhase::Calling { id })
 }
 
-fn replied(cx: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
+fn replied(cx: &mut StepContext<'_>, mut stage: LlmStage, reply: ModelReply) -> Progress {
     // The next call has a new body, and must not reuse the idempotency key.
     cx.thread.first_call = None;
     cx.spend(reply.usage);
@@ -479,7 +374,7 @@ pub(super) fn call_error(cx: &mut StepContext<'_>, outcome: Outcome) -> RunError
 
 fn after_reply(
     cx: &mut StepContext<'_>,
-    mut stage: Stage,
+    mut stage: LlmStage,
     content: &str,
     calls: Vec<ToolCall>,
     finish: FinishReason,
@@ -510,14 +405,14 @@ fn after_reply(
 }
 
 /// Adds messages of people to the conversation, then prepares the next request.
-fn add_user_messages(cx: &mut StepContext<'_>, stage: Stage, when: When) -> Progress {
+fn add_user_messages(cx: &mut StepContext<'_>, stage: LlmStage, when: When) -> Progress {
     let id = cx.next_effect();
     cx.converse(id, ConversationOp::AddUserMessages(when));
     stage.to(LlmPhase::Prompting { id })
 }
 
 /// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
-fn handle_round_limit(cx: &mut StepContext<'_>, mut stage: Stage) -> Progress {
+fn handle_round_limit(cx: &mut StepContext<'_>, mut stage: LlmStage) -> Progress {
     let (limit, on_limit) = tool_rounds(cx);
     // Once only: a model that ignores the missing tools would otherwise continue without end.
     if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
@@ -537,7 +432,7 @@ fn tool_rounds(cx: &StepContext<'_>) -> (u32, ToolRoundLimit) {
     }
 }
 
-fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Running {
+fn start_tool(cx: &mut StepContext<'_>, stage: &LlmStage, call: ToolCall) -> LlmCall {
     // The client executes its tools: the run waits for the result as for a person's answer.
     let is_of_client = |offered: &Arc<OfferedTools>| offered.is_of_client(&call.name);
     if stage.offered.as_ref().is_some_and(is_of_client) {
@@ -549,7 +444,7 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Runnin
             true,
         );
         let (id, consent) = Consent::ask_client(cx, &call);
-        return Running {
+        return LlmCall {
             id,
             key: id,
             call,
@@ -574,7 +469,7 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Runnin
             EventType::ToolCallCompleted
         };
         tool_event(cx, event_type, &call, ("result", json!(result.content)), false);
-        return Running {
+        return LlmCall {
             id,
             key: id,
             result: Some(answered_by(result, &call)),
@@ -596,7 +491,7 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Runnin
             is_consented: false,
         }),
     }
-    Running {
+    LlmCall {
         id,
         key,
         call,
@@ -607,7 +502,7 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &Stage, call: ToolCall) -> Runnin
 
 /// Returns the result of a call that needs nothing outside of the thread: a file of a skill, or the refusal of a tool that the node
 /// defers and that the request of the call did not offer.
-fn immediate_result(cx: &StepContext<'_>, stage: &Stage, call: &ToolCall) -> Option<ToolResult> {
+fn immediate_result(cx: &StepContext<'_>, stage: &LlmStage, call: &ToolCall) -> Option<ToolResult> {
     let NodeKind::Llm(node) = &cx.thread.graph().node(cx.thread.at).kind else {
         return None;
     };
@@ -681,8 +576,8 @@ fn built_in(cx: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
 
 fn tool_answer(
     cx: &mut StepContext<'_>,
-    stage: Stage,
-    (mut calls, answered): (Vec<Running>, usize),
+    stage: LlmStage,
+    (mut calls, answered): (Vec<LlmCall>, usize),
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
@@ -735,7 +630,7 @@ fn tool_answer(
 }
 
 /// Continues when every call has a result. The first `answered` calls have one.
-fn after_results(cx: &mut StepContext<'_>, stage: Stage, calls: Vec<Running>, mut answered: usize) -> Progress {
+fn after_results(cx: &mut StepContext<'_>, stage: LlmStage, calls: Vec<LlmCall>, mut answered: usize) -> Progress {
     // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
         answered += 1;
@@ -777,7 +672,7 @@ fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
     }
 }
 
-fn done(cx: &mut StepContext<'_>, stage: &Stage, content: &str, finish: FinishReason) -> Progress {
+fn done(cx: &mut StepContext<'_>, stage: &LlmStage, content: &str, finish: FinishReason) -> Progress {
     // Set here, because only the last reply of the node counts.
     if let Some(record) = cx.thread.history.last_mut() {
         record.finish_reason = Some(finish);

@@ -7,10 +7,10 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{LoopNode, NodeIx, NodeKind, SnippetIx};
 use pirn_definition::script::is_truthy;
 
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{Evaluation, Outcome};
-use crate::thread::loops::{LoopFrame, LoopTurn};
-use crate::thread::step::StepContext;
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{Evaluation, Outcome};
+use crate::thread::data::loops::{LoopFrame, LoopTurn};
+use crate::thread::data::stages::NodeRun;
 
 /// Length of a thread's history above which the entries of finished iterations are removed.
 // Without a bound the history of a long loop would grow with its iterations.

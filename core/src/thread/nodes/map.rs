@@ -6,31 +6,13 @@ use pirn_definition::definition::ForkStrategy;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{MapNode, NodeKind};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::fork;
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::data::stages::{MapStage, NodeRun};
 use crate::thread::items::item_names;
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum MapStage {
-    /// Inputs of the threads.
-    Inputs { id: EffectId },
-    /// Decision of the join.
-    Join { id: EffectId },
-}
-
-impl MapStage {
-    pub(super) fn id(&self) -> EffectId {
-        match self {
-            Self::Inputs { id } | Self::Join { id } => *id,
-        }
-    }
-}
 
 pub(super) fn enter(cx: &mut StepContext<'_>) -> Progress {
     // Even a literal list is evaluated: the item inputs may depend on the item.

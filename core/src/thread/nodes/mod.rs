@@ -22,100 +22,13 @@ pub(super) mod wait;
 
 use std::sync::Arc;
 
-use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::graph::{NodeIx, NodeKind};
-use pirn_definition::value::Output;
+use pirn_definition::graph::NodeKind;
 
-use self::question::Interaction;
-use super::ThreadMachine;
-use super::effect::{Effect, EffectId, Evaluation, Outcome};
-use super::safe_point::{DeferredStop, PendingMerge};
-use super::step::{StepContext, no_edge};
-use serde::{Deserialize, Serialize};
-
-/// Result of a node's step.
-pub(in crate::thread) enum Progress {
-    /// The node awaits an answer.
-    Wait(NodeRun),
-    /// The node completed; an edge selects the next node.
-    Done(Output),
-    /// The node completed and selects the next node.
-    DoneAt(Output, NodeIx),
-    /// The thread completes with this output.
-    End(Output),
-    /// The conditions of the edges were evaluated: continue at this node.
-    Chosen(NodeIx),
-    /// Return to the safe point and check again whether the thread may continue.
-    SafePoint,
-    /// The retry delay has passed.
-    Retry,
-    /// The attempt failed.
-    Failed(RunError),
-    /// Perform a stop that arrived while the conversation applied a firing's result.
-    Stopped(Box<DeferredStop>),
-}
-
-/// The answer that the thread awaits.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(in crate::thread) enum NodeRun {
-    /// The thread awaits no answer.
-    #[default]
-    Idle,
-    /// Held or paused before a node.
-    SafePoint,
-    /// The node waits for the answer whether triggers hold the thread.
-    AwaitingTriggers {
-        id: EffectId,
-    },
-    /// The conversation to apply the result of a firing.
-    Merging {
-        id: EffectId,
-        // Boxed: every waiting thread has the size of the largest state.
-        merge: Box<PendingMerge>,
-    },
-    /// The conditions of the outgoing edges.
-    Edges {
-        id: EffectId,
-    },
-    /// The delay before the next attempt.
-    RetryDelay {
-        id: EffectId,
-    },
-    /// The output expression of END.
-    End {
-        id: EffectId,
-    },
-    Variable(variable::Stage),
-    /// State of an LLM node. Boxed because it is large and most threads wait for something else.
-    Llm(Box<llm::Stage>),
-    Code(code::Stage),
-    /// State of a SCRIPT node. Boxed because it is large.
-    Script(Box<script::ScriptStage>),
-    Route {
-        id: EffectId,
-    },
-    Join {
-        id: EffectId,
-    },
-    /// Reducers for the variables of a join. Boxed because few joins have any.
-    Reducing(Box<fork::JoinReduction>),
-    Subgraph(subgraph::Stage),
-    Map(map::MapStage),
-    Context(context::Stage),
-    Tool(tool::ToolStage),
-    Interaction(interaction::InteractionStage),
-    /// The items of a loop.
-    LoopStart {
-        id: EffectId,
-    },
-    /// The break condition of a loop.
-    LoopEnd {
-        id: EffectId,
-    },
-    Wait {
-        id: EffectId,
-    },
-}
+use super::context::{Progress, StepContext, evaluate, failure, no_edge, value_or};
+use super::data::effect::{Effect, EffectId, Evaluation, Outcome};
+use super::data::question::Interaction;
+use super::data::stages::NodeRun;
+use super::machine::ThreadMachine;
 
 /// Enters the current node.
 pub(in crate::thread) fn enter(cx: &mut StepContext<'_>) -> Progress {
@@ -145,6 +58,13 @@ pub(in crate::thread) fn enter(cx: &mut StepContext<'_>) -> Progress {
         NodeKind::LoopEnd { start, break_condition } => loops::enter_end(cx, *start, *break_condition),
         NodeKind::WaitTime(after_ms) => wait::enter_time(cx, *after_ms),
         NodeKind::WaitEvent { event, timeout_ms } => wait::enter_event(cx, event, *timeout_ms),
+    }
+}
+
+impl ThreadMachine {
+    /// Returns the open questions, each with the effect that awaits its answer.
+    pub fn interactions(&self) -> Vec<(EffectId, Interaction)> {
+        self.run.interactions(self)
     }
 }
 
@@ -201,36 +121,6 @@ impl NodeRun {
         }
     }
 
-    /// Returns true while the conversation applies a firing's result or a compression. The change is atomic and cannot be
-    /// cancelled.
-    pub(in crate::thread) fn is_merging(&self) -> bool {
-        match self {
-            // Every state is listed: a new atomic state that is missing here would be cancelled in the middle.
-            Self::Merging { .. } => true,
-            Self::Llm(stage) => stage.is_merging(),
-            Self::Context(stage) => stage.is_compressing(),
-            Self::Idle
-            | Self::SafePoint
-            | Self::AwaitingTriggers { .. }
-            | Self::Edges { .. }
-            | Self::RetryDelay { .. }
-            | Self::End { .. }
-            | Self::Variable(_)
-            | Self::Code(_)
-            | Self::Script(_)
-            | Self::Route { .. }
-            | Self::Join { .. }
-            | Self::Reducing(_)
-            | Self::Subgraph(_)
-            | Self::Map(_)
-            | Self::Tool(_)
-            | Self::Interaction(_)
-            | Self::LoopStart { .. }
-            | Self::LoopEnd { .. }
-            | Self::Wait { .. } => false,
-        }
-    }
-
     /// Returns the open questions, each with the effect that awaits its answer.
     pub(in crate::thread) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         match self {
@@ -240,15 +130,6 @@ impl NodeRun {
             Self::Script(stage) => stage.interactions(thread),
             // No other node opens questions.
             _ => Vec::new(),
-        }
-    }
-
-    /// Returns the names of the deferred tools that the last request offered.
-    pub(in crate::thread) fn revealed_tools(&self) -> &[Arc<str>] {
-        match self {
-            Self::Llm(stage) => stage.revealed_tools(),
-            // No other node calls tools of a request.
-            _ => &[],
         }
     }
 
@@ -271,7 +152,7 @@ impl NodeRun {
                 cx.out.push(Effect::Drop { id });
                 cx.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
             }
-            Self::Reducing(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Reducing(stage) => cx.out.push(Effect::Drop { id: stage.id }),
             Self::Variable(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Script(stage) => script::abandon(cx, &stage),
@@ -282,55 +163,6 @@ impl NodeRun {
             Self::Context(stage) => context::abandon(cx, &stage),
             Self::Llm(stage) => llm::abandon(cx, *stage),
         }
-    }
-}
-
-/// Requests the evaluation of expressions or templates of the current node.
-pub(super) fn evaluate(cx: &mut StepContext<'_>, what: Evaluation) -> EffectId {
-    let id = cx.next_effect();
-    let node = cx.thread.at;
-    cx.out.push(Effect::Evaluate { id, node, what });
-    id
-}
-
-/// Completes the node with this output.
-pub(super) fn done(output: Output) -> Progress {
-    // Only for values from outside: expressions and literals have their own limits.
-    output.within_limits().map_or_else(Progress::Failed, Progress::Done)
-}
-
-/// Continues with the value of an outcome, or fails.
-pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) -> Progress {
-    match outcome {
-        Outcome::Value(value) => then(value.into()),
-        other => Progress::Failed(failure(other)),
-    }
-}
-
-/// Converts an unexpected outcome to an error.
-pub(super) fn failure(outcome: Outcome) -> RunError {
-    // Every outcome is listed: a new one must be handled or rejected by each node.
-    match outcome {
-        Outcome::Failed(error) => error,
-        Outcome::Done
-        | Outcome::Value(_)
-        | Outcome::Logged(_)
-        | Outcome::Choice(_)
-        | Outcome::Texts(_)
-        | Outcome::Prepared(_)
-        | Outcome::Reply(_)
-        | Outcome::Tool(_)
-        | Outcome::NeedsConsent(_)
-        | Outcome::Summarize(..)
-        | Outcome::Joined(_)
-        | Outcome::Child { .. }
-        | Outcome::Elapsed
-        | Outcome::Event { .. }
-        | Outcome::Answered(_)
-        | Outcome::HeldByFiring(_) => RunError::new(
-            RunErrorCode::NodeFailed,
-            "the host returned an outcome that does not match the node's effect",
-        ),
     }
 }
 

@@ -6,63 +6,12 @@ use pirn_definition::Millis;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
 use pirn_events::event::RaisedEvent;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::consent::{ClientCall, ToolConsent};
-use super::failure;
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{Effect, EffectId, Outcome, PersonsAnswer, TimerPurpose};
-use crate::thread::step::StepContext;
-
-/// An open question to a person.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Interaction {
-    /// Unique id, for all runs: the thread's id and the number of the effect that awaits the answer.
-    pub id: String,
-    /// Id of the node.
-    pub node_id: Arc<str>,
-    /// Id of the thread.
-    pub thread_id: Arc<str>,
-    /// Question text.
-    pub question: Arc<str>,
-    /// Addressee.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assignee: Option<Arc<str>>,
-    /// JSON Schema of the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Arc<Map<String, Value>>>,
-    /// Possible answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub choices: Option<Arc<Vec<Value>>>,
-    /// Time limit from the question on, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<Millis>,
-    /// Tool call to approve. The answer is then a [`ConsentAnswer`](crate::thread::ConsentAnswer). `None` for the question of a
-    /// USER_INTERACTION node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool: Option<Arc<ToolConsent>>,
-    /// Tool call that the run's client executes. The answer is then its result: see [`ClientCall::read`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_tool: Option<Arc<ClientCall>>,
-}
-
-impl Interaction {
-    /// Checks that the answer is one of `choices`, if there are any. The caller validates it against `schema`.
-    ///
-    /// # Errors
-    /// Returns a sentence that lists the choices.
-    pub fn check_choice(&self, answer: &Value) -> Result<(), String> {
-        match &self.choices {
-            Some(choices) if !choices.contains(answer) => {
-                let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-                Err(format!("expected one of {}", choices.join(", ")))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-}
+use crate::thread::context::{StepContext, failure};
+use crate::thread::data::effect::{Effect, EffectId, Outcome, PersonsAnswer, TimerPurpose};
+use crate::thread::data::question::{ClientCall, Interaction, OpenQuestion, ToolConsent};
+use crate::thread::machine::ThreadMachine;
 
 /// Content of a question, without its location.
 #[derive(Default)]
@@ -92,15 +41,6 @@ impl QuestionContent {
             client_tool: self.client_tool,
         }
     }
-}
-
-/// Effects of an open question.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct OpenQuestion {
-    /// Effect that awaits the answer.
-    pub(super) id: EffectId,
-    /// Timer of the time limit.
-    pub(super) timer: Option<EffectId>,
 }
 
 /// End of a question.
@@ -149,11 +89,6 @@ impl OpenQuestion {
             id
         });
         Self { id, timer }
-    }
-
-    /// Returns true if the question waits for this effect.
-    pub(super) fn awaits(self, effect: EffectId) -> bool {
-        self.id == effect || self.timer == Some(effect)
     }
 
     /// Processes an awaited answer and cancels the other effect.

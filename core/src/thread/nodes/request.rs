@@ -5,10 +5,10 @@ use std::sync::Arc;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{LlmNode, PartSpec};
 use pirn_definition::message::Part;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::thread::effect::{ComputedPrompt, ModelChoice};
+use crate::thread::data::effect::{ComputedPrompt, ModelChoice};
+use serde::Deserialize;
 
 /// Evaluated parts of a request.
 pub(super) struct EvaluatedRequest {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{NodeIx, NodeKind};
 
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{Evaluation, Outcome};
-use crate::thread::step::StepContext;
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{Evaluation, Outcome};
+use crate::thread::data::stages::NodeRun;
 
 pub(super) fn enter(cx: &mut StepContext<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
     // Saves an evaluation that could only choose the default.

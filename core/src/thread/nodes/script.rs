@@ -27,57 +27,18 @@ use pirn_definition::graph::{NodeKind, ScriptNode};
 use pirn_definition::message::ToolCall;
 use pirn_definition::value::{MAX_LEVELS, levels, memory};
 use pirn_events::event::Field;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::consent::{Consent, ConsentOutcome};
-use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
+use super::consent::ConsentOutcome;
+use super::question::{QuestionContent, QuestionOutcome};
 use super::tool::value_of;
-use super::{NodeRun, Progress, done, evaluate, failure};
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{Callee, Effect, EffectId, Evaluation, Outcome, TimerPurpose, ToolResult};
-use crate::thread::script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget};
-use crate::thread::step::StepContext;
-
-/// Number of a call in its script, from 0.
-type CallNo = u32;
-
-/// State of the node.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct ScriptStage {
-    /// Evaluation of the input, or step in progress.
-    id: Option<EffectId>,
-    /// Arguments of the script; `None` until they are evaluated.
-    args: Option<Arc<Value>>,
-    /// Seed of the script's random numbers.
-    seed: u64,
-    /// Time of the first step.
-    now: Option<Millis>,
-    /// Number of log lines so far.
-    notes: u64,
-    /// Kind and digest of every call so far.
-    calls: Vector<(CallKind, Arc<str>)>,
-    /// Calls that wait for others to end.
-    queue: VecDeque<(CallNo, Value)>,
-    running: BTreeMap<CallNo, RunningCall>,
-    /// Results in the order of their arrival.
-    results: Vector<Arc<Value>>,
-    /// Number of results that the last step received.
-    delivered: usize,
-    /// Bytes of the results.
-    bytes: u64,
-    /// Number of agents and workflows that were started.
-    agents: u32,
-    /// Token budget that the script has seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    budget: Option<SeenBudget>,
-    /// Log lines for the output of a script of `run_code`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    log: String,
-    /// Lets the evaluator cache the evaluated script between steps.
-    #[serde(skip)]
-    instance: ScriptInstance,
-}
+use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
+use crate::thread::data::effect::{Callee, Effect, EffectId, Evaluation, Outcome, TimerPurpose, ToolResult};
+use crate::thread::data::question::{Consent, Interaction, OpenQuestion};
+use crate::thread::data::script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget};
+use crate::thread::data::stages::{CallNo, NodeRun, ScriptCall, ScriptStage, ScriptWork};
+use crate::thread::machine::ThreadMachine;
 
 /// Returns true if calls of this kind count for `concurrency`. Waits do not: they use nothing, and a queued timer would be late.
 fn is_limited(kind: CallKind) -> bool {
@@ -96,62 +57,18 @@ struct StepTokens {
     from: usize,
 }
 
-/// A call in progress.
-#[derive(Debug, Serialize, Deserialize)]
-struct RunningCall {
-    kind: CallKind,
-    id: EffectId,
-    work: Work,
-}
-
-/// State of a call, by its kind.
-#[derive(Debug, Serialize, Deserialize)]
-enum Work {
-    /// A child thread. True if its output is the text of a JSON value.
-    Child {
-        is_json: bool,
-    },
-    Tool {
-        name: String,
-        consent: Option<Box<Consent>>,
-    },
-    Ask {
-        open: OpenQuestion,
-        question: Arc<str>,
-        schema: Option<Arc<Map<String, Value>>>,
-        timeout_ms: Option<Millis>,
-    },
-    Sleep,
-    /// An event, with the timer of its time limit.
-    Event {
-        event: Arc<str>,
-        timer: Option<EffectId>,
-    },
-}
-
-impl RunningCall {
-    fn awaits(&self, effect: EffectId) -> bool {
-        match &self.work {
-            Work::Tool {
-                consent: Some(consent), ..
-            } => consent.awaits(effect),
-            Work::Ask { open, .. } => open.awaits(effect),
-            Work::Event { timer, .. } => self.id == effect || *timer == Some(effect),
-            Work::Child { .. } | Work::Tool { consent: None, .. } | Work::Sleep => self.id == effect,
-        }
-    }
-
+impl ScriptCall {
     fn cancel(&self, cx: &mut StepContext<'_>) {
         match &self.work {
-            Work::Tool {
+            ScriptWork::Tool {
                 consent: Some(consent), ..
             } => consent.abandon(cx),
-            Work::Ask { open, .. } => open.withdraw(cx),
-            Work::Event { timer, .. } => {
+            ScriptWork::Ask { open, .. } => open.withdraw(cx),
+            ScriptWork::Event { timer, .. } => {
                 let ids = [Some(self.id), *timer];
                 cx.out.extend(ids.into_iter().flatten().map(|id| Effect::Drop { id }));
             }
-            Work::Child { .. } | Work::Tool { consent: None, .. } | Work::Sleep => {
+            ScriptWork::Child { .. } | ScriptWork::Tool { consent: None, .. } | ScriptWork::Sleep => {
                 cx.out.push(Effect::Drop { id: self.id });
             }
         }
@@ -200,8 +117,8 @@ impl ScriptStage {
     /// Returns the open questions, each with the effect that awaits its answer.
     pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         let open = self.running.values().filter_map(|call| match &call.work {
-            Work::Tool { consent, .. } => consent.as_ref()?.interaction(thread),
-            Work::Ask {
+            ScriptWork::Tool { consent, .. } => consent.as_ref()?.interaction(thread),
+            ScriptWork::Ask {
                 open,
                 question,
                 schema,
@@ -210,7 +127,7 @@ impl ScriptStage {
                 let content = content(question, schema.as_ref(), *timeout_ms);
                 Some((open.id, content.of(thread, open.id)))
             }
-            Work::Child { .. } | Work::Sleep | Work::Event { .. } => None,
+            ScriptWork::Child { .. } | ScriptWork::Sleep | ScriptWork::Event { .. } => None,
         });
         open.collect()
     }
@@ -421,7 +338,7 @@ impl ScriptStage {
         };
         let kind = *kind;
         match start(cx, kind, no, args) {
-            Ok((id, work)) => drop(self.running.insert(no, RunningCall { kind, id, work })),
+            Ok((id, work)) => drop(self.running.insert(no, ScriptCall { kind, id, work })),
             // The script handles the error, as one of the call.
             Err(error) => self.deliver(no, Err(error)),
         }
@@ -669,7 +586,12 @@ fn offers(node: &ScriptNode, name: &str) -> bool {
 }
 
 /// Starts a call. Returns its effect.
-fn start(cx: &mut StepContext<'_>, kind: CallKind, no: CallNo, args: Value) -> Result<(EffectId, Work), RunError> {
+fn start(
+    cx: &mut StepContext<'_>,
+    kind: CallKind,
+    no: CallNo,
+    args: Value,
+) -> Result<(EffectId, ScriptWork), RunError> {
     let graph = Arc::clone(cx.thread.graph());
     let NodeKind::Orchestration(node) = &graph.node(cx.thread.at).kind else {
         return Err(failure(Outcome::Done));
@@ -683,7 +605,10 @@ fn start(cx: &mut StepContext<'_>, kind: CallKind, no: CallNo, args: Value) -> R
         CallKind::Agent => {
             let args: AgentArgs = read(kind, args)?;
             let (source, input, is_json) = agent(node, args)?;
-            Ok((child(cx, Callee::Inline(source.into()), input), Work::Child { is_json }))
+            Ok((
+                child(cx, Callee::Inline(source.into()), input),
+                ScriptWork::Child { is_json },
+            ))
         }
         CallKind::Workflow => {
             let NamedArgs { name, input } = read(kind, args)?;
@@ -693,7 +618,7 @@ fn start(cx: &mut StepContext<'_>, kind: CallKind, no: CallNo, args: Value) -> R
                 )));
             }
             let id = child(cx, Callee::Registered(name.into()), input);
-            Ok((id, Work::Child { is_json: false }))
+            Ok((id, ScriptWork::Child { is_json: false }))
         }
         CallKind::Tool => tool(cx, node, no, read(kind, args)?),
         CallKind::Ask => {
@@ -705,7 +630,7 @@ fn start(cx: &mut StepContext<'_>, kind: CallKind, no: CallNo, args: Value) -> R
             let (question, schema) = (Arc::from(question), schema.map(Arc::new));
             let timeout_ms = timeout_ms.map(|limit| limit.min(LONGEST_MS));
             let open = OpenQuestion::put(cx, content(&question, schema.as_ref(), timeout_ms));
-            let work = Work::Ask {
+            let work = ScriptWork::Ask {
                 open,
                 question,
                 schema,
@@ -720,7 +645,7 @@ fn start(cx: &mut StepContext<'_>, kind: CallKind, no: CallNo, args: Value) -> R
                     "sleep: at most {LONGEST_SLEEP_MS} ms in a script of `run_code`"
                 )));
             }
-            Ok((timer(cx, ms, TimerPurpose::Wait), Work::Sleep))
+            Ok((timer(cx, ms, TimerPurpose::Wait), ScriptWork::Sleep))
         }
         CallKind::Event => Ok(event(cx, read(kind, args)?)),
         // Performed by `cancel_calls`.
@@ -734,7 +659,7 @@ fn tool(
     node: &ScriptNode,
     no: CallNo,
     args: NamedArgs,
-) -> Result<(EffectId, Work), RunError> {
+) -> Result<(EffectId, ScriptWork), RunError> {
     let NamedArgs { name, input } = args;
     let mut called = called_workflows(node).filter_map(workflow_of_tool);
     if !offers(node, &name) && !called.any(|id| workflow_tool_name(id) == name) {
@@ -761,7 +686,7 @@ fn tool(
         call,
         is_consented: false,
     });
-    Ok((id, Work::Tool { name, consent: None }))
+    Ok((id, ScriptWork::Tool { name, consent: None }))
 }
 
 /// Returns the entries of `tools` that may be workflows which the script calls by `tool`: those of the node of a script of `run_code`.
@@ -787,7 +712,7 @@ fn not_offered(node: &ScriptNode, name: &str) -> String {
 }
 
 /// Starts to wait for an event.
-fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, Work) {
+fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, ScriptWork) {
     let EventArgs { name, timeout_ms } = args;
     let (id, event) = (cx.next_effect(), Arc::from(name));
     cx.out.push(Effect::WaitEvent {
@@ -798,7 +723,7 @@ fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, Work) {
         taken: cx.thread.taken.as_deref().cloned().unwrap_or_default(),
     });
     let timer = timeout_ms.map(|after_ms| timer(cx, after_ms, TimerPurpose::Limit));
-    (id, Work::Event { event, timer })
+    (id, ScriptWork::Event { event, timer })
 }
 
 /// Returns the source of the agent's workflow, its input, and whether its output is the text of a JSON value.
@@ -872,14 +797,14 @@ fn call_id(no: CallNo) -> String {
 fn ended(
     cx: &mut StepContext<'_>,
     no: CallNo,
-    call: RunningCall,
+    call: ScriptCall,
     effect: EffectId,
     outcome: Outcome,
-) -> ControlFlow<CallResult, RunningCall> {
-    let RunningCall { kind, id, work } = call;
+) -> ControlFlow<CallResult, ScriptCall> {
+    let ScriptCall { kind, id, work } = call;
     match (work, outcome) {
-        (Work::Child { is_json: false }, Outcome::Child { output }) => Break(Ok(Arc::unwrap_or_clone(output))),
-        (Work::Child { is_json: true }, Outcome::Child { output }) => {
+        (ScriptWork::Child { is_json: false }, Outcome::Child { output }) => Break(Ok(Arc::unwrap_or_clone(output))),
+        (ScriptWork::Child { is_json: true }, Outcome::Child { output }) => {
             // The model's reply has passed the check against the schema.
             let text = output.as_str().unwrap_or_default();
             let parsed = serde_json::from_str(text).map_err(|error| {
@@ -888,17 +813,17 @@ fn ended(
             });
             Break(parsed)
         }
-        (Work::Tool { name, consent: None }, Outcome::NeedsConsent(request)) => {
+        (ScriptWork::Tool { name, consent: None }, Outcome::NeedsConsent(request)) => {
             let consent = Consent::ask(cx, name.clone(), call_id(no), *request);
             let consent = Some(Box::new(consent));
-            Continue(RunningCall {
+            Continue(ScriptCall {
                 kind,
                 id,
-                work: Work::Tool { name, consent },
+                work: ScriptWork::Tool { name, consent },
             })
         }
         (
-            Work::Tool {
+            ScriptWork::Tool {
                 name,
                 consent: Some(consent),
             },
@@ -906,22 +831,22 @@ fn ended(
         ) => match consent.answer(cx, id, effect, outcome) {
             ConsentOutcome::Waits(consent) => {
                 let consent = Some(Box::new(consent));
-                Continue(RunningCall {
+                Continue(ScriptCall {
                     kind,
                     id,
-                    work: Work::Tool { name, consent },
+                    work: ScriptWork::Tool { name, consent },
                 })
             }
             ConsentOutcome::Ended(result, _) => Break(tool_result(cx, no, &name, &result)),
         },
-        (Work::Tool { name, consent: None }, Outcome::Tool(result)) => Break(tool_result(cx, no, &name, &result)),
+        (ScriptWork::Tool { name, consent: None }, Outcome::Tool(result)) => Break(tool_result(cx, no, &name, &result)),
         // The tool is a workflow.
-        (Work::Tool { name, consent: None }, Outcome::Child { output }) => {
+        (ScriptWork::Tool { name, consent: None }, Outcome::Child { output }) => {
             let output = Arc::unwrap_or_clone(output);
             tool_event(cx, EventType::ToolCallCompleted, no, &name, &output);
             Break(Ok(output))
         }
-        (Work::Ask { open, timeout_ms, .. }, outcome) => Break(match open.handle_answer(cx, effect, outcome) {
+        (ScriptWork::Ask { open, timeout_ms, .. }, outcome) => Break(match open.handle_answer(cx, effect, outcome) {
             QuestionOutcome::Answered(answer) => Ok(Arc::unwrap_or_clone(answer.answer)),
             QuestionOutcome::NobodyInTime => {
                 let message = format!("ask: no answer within {} ms", timeout_ms.unwrap_or_default());
@@ -929,8 +854,8 @@ fn ended(
             }
             QuestionOutcome::Failed(error) => Err(error),
         }),
-        (Work::Sleep, Outcome::Elapsed) => Break(Ok(Value::Null)),
-        (Work::Event { event, timer }, outcome) => {
+        (ScriptWork::Sleep, Outcome::Elapsed) => Break(Ok(Value::Null)),
+        (ScriptWork::Event { event, timer }, outcome) => {
             if timer == Some(effect) {
                 cx.out.push(Effect::Drop { id });
                 let message = format!("event: no event {event} within the time limit");
@@ -950,12 +875,12 @@ fn ended(
                 other => Err(failure(other)),
             })
         }
-        (Work::Tool { name, .. }, other) => {
+        (ScriptWork::Tool { name, .. }, other) => {
             let error = failure(other);
             tool_event(cx, EventType::ToolCallFailed, no, &name, &json!(error.to_string()));
             Break(Err(error))
         }
-        (Work::Child { .. } | Work::Sleep, other) => Break(Err(failure(other))),
+        (ScriptWork::Child { .. } | ScriptWork::Sleep, other) => Break(Err(failure(other))),
     }
 }
 

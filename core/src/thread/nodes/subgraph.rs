@@ -6,44 +6,11 @@ use pirn_definition::definition::{AgentConfig, ConversationMode};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeKind, ValueSpec};
-use pirn_definition::value::Output;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NodeRun, Progress, evaluate, failure, value_or};
-use crate::thread::effect::{Callee, Effect, EffectId, Evaluation, Outcome};
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum Stage {
-    /// Input of the child.
-    Input { id: EffectId },
-    /// Outcome of the child.
-    Child { id: EffectId },
-    /// Value of the output expression.
-    Output {
-        id: EffectId,
-        /// The child's output, which is `output` in the expression.
-        child: Output,
-    },
-}
-
-impl Stage {
-    pub(super) fn id(&self) -> EffectId {
-        match self {
-            Self::Input { id } | Self::Child { id } | Self::Output { id, .. } => *id,
-        }
-    }
-
-    /// Returns the child's output while the output expression is evaluated.
-    pub(in crate::thread) fn child_output(&self) -> Option<&Output> {
-        match self {
-            Self::Output { child, .. } => Some(child),
-            Self::Input { .. } | Self::Child { .. } => None,
-        }
-    }
-}
+use crate::thread::context::{Progress, StepContext, evaluate, failure, value_or};
+use crate::thread::data::effect::{Callee, Effect, EffectId, Evaluation, Outcome};
+use crate::thread::data::stages::{NodeRun, SubgraphStage};
 
 pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
     // Before the input is evaluated: without a role the child could not send its first prompt.
@@ -53,20 +20,20 @@ pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: 
     }
     if input.is_some() {
         let id = evaluate(cx, Evaluation::Input);
-        return Progress::Wait(NodeRun::Subgraph(Stage::Input { id }));
+        return Progress::Wait(NodeRun::Subgraph(SubgraphStage::Input { id }));
     }
     // Builds a deferred output: the child's input is a JSON value.
     let input = Arc::clone(cx.thread.last.value());
     child(cx, input)
 }
 
-pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: SubgraphStage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Subgraph(stage));
     }
     match (stage, outcome) {
-        (Stage::Input { .. }, Outcome::Value(input)) => child(cx, input),
-        (Stage::Child { .. }, Outcome::Child { output }) => {
+        (SubgraphStage::Input { .. }, Outcome::Value(input)) => child(cx, input),
+        (SubgraphStage::Child { .. }, Outcome::Child { output }) => {
             let graph = Arc::clone(cx.thread.graph());
             match &graph.node(cx.thread.at).kind {
                 NodeKind::Subgraph {
@@ -76,14 +43,14 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, o
                     // The thread's own last output stays: a retry after a failed expression passes it to the child again.
                     let id = evaluate(cx, Evaluation::Value(*expression));
                     let child = output.into();
-                    Progress::Wait(NodeRun::Subgraph(Stage::Output { id, child }))
+                    Progress::Wait(NodeRun::Subgraph(SubgraphStage::Output { id, child }))
                 }
                 _ => Progress::Done(output.into()),
             }
         }
         // Without `done`: the evaluator has its own limits.
-        (Stage::Output { .. }, outcome) => value_or(outcome, Progress::Done),
-        (Stage::Input { .. } | Stage::Child { .. }, other) => Progress::Failed(failure(other)),
+        (SubgraphStage::Output { .. }, outcome) => value_or(outcome, Progress::Done),
+        (SubgraphStage::Input { .. } | SubgraphStage::Child { .. }, other) => Progress::Failed(failure(other)),
     }
 }
 
@@ -106,5 +73,5 @@ fn child(cx: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
         input,
         conversation: *conversation,
     });
-    Progress::Wait(NodeRun::Subgraph(Stage::Child { id }))
+    Progress::Wait(NodeRun::Subgraph(SubgraphStage::Child { id }))
 }

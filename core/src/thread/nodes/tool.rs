@@ -7,44 +7,16 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeKind, ValueSpec};
 use pirn_definition::message::ToolCall;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::consent::{Consent, ConsentOutcome};
-use super::question::Interaction;
-use super::{NodeRun, Progress, done, evaluate, failure};
-use crate::thread::ThreadMachine;
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum ToolStage {
-    /// Arguments of the call.
-    Arguments { id: EffectId },
-    /// Result of the tool.
-    Call { id: EffectId },
-    /// Approval by a person, or the result of the approved call.
-    Consent(Box<CallUnderConsent>),
-}
-
-/// A call that needs a person's approval.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct CallUnderConsent {
-    /// Effect whose number identifies the call.
-    id: EffectId,
-    consent: Consent,
-}
+use super::consent::ConsentOutcome;
+use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
+use crate::thread::data::question::{Consent, Interaction};
+use crate::thread::data::stages::{CallUnderConsent, NodeRun, ToolStage};
+use crate::thread::machine::ThreadMachine;
 
 impl ToolStage {
-    fn awaits(&self, effect: EffectId) -> bool {
-        match self {
-            Self::Arguments { id } | Self::Call { id } => *id == effect,
-            // A call under consent has several effects: the question, its timer, then the approved call.
-            Self::Consent(under) => under.consent.awaits(effect),
-        }
-    }
-
     /// Returns the open question, with the effect that awaits its answer.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {

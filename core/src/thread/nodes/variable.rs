@@ -4,44 +4,26 @@ use std::sync::Arc;
 
 use pirn_definition::definition::VariableScope;
 use pirn_definition::graph::{NodeKind, SnippetIx};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NodeRun, Progress, evaluate, failure};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::state::coerce;
-use crate::thread::step::StepContext;
-
-/// Stage of the node, named after the answer that it awaits.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) enum Stage {
-    /// Value to assign.
-    Value { id: EffectId },
-    /// Assignment of a global variable by the run.
-    Global { id: EffectId },
-}
-
-impl Stage {
-    pub(super) fn id(&self) -> EffectId {
-        match self {
-            Self::Value { id } | Self::Global { id } => *id,
-        }
-    }
-}
+use crate::thread::context::{Progress, StepContext, evaluate, failure};
+use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::data::stages::{NodeRun, VariableStage};
+use crate::thread::data::state::coerce;
 
 pub(super) fn enter(cx: &mut StepContext<'_>, expression: SnippetIx) -> Progress {
     let id = evaluate(cx, Evaluation::Value(expression));
-    Progress::Wait(NodeRun::Variable(Stage::Value { id }))
+    Progress::Wait(NodeRun::Variable(VariableStage::Value { id }))
 }
 
-pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: VariableStage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Variable(stage));
     }
     match (stage, outcome) {
-        (Stage::Value { .. }, Outcome::Value(value)) => assign(cx, value),
+        (VariableStage::Value { .. }, Outcome::Value(value)) => assign(cx, value),
         // The run returns the stored value, which the type of the variable may have converted.
-        (Stage::Global { .. }, Outcome::Value(value)) => {
+        (VariableStage::Global { .. }, Outcome::Value(value)) => {
             let graph = Arc::clone(cx.thread.graph());
             if let NodeKind::Variable { name, scope, .. } = &graph.node(cx.thread.at).kind {
                 // Raised here and not by the run, so that the event is ordered among the thread's other events.
@@ -91,7 +73,7 @@ fn assign(cx: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
                 readonly: *readonly,
                 is_of_session: *scope == VariableScope::Session,
             });
-            Progress::Wait(NodeRun::Variable(Stage::Global { id }))
+            Progress::Wait(NodeRun::Variable(VariableStage::Global { id }))
         }
     }
 }

@@ -6,9 +6,9 @@ use pirn_definition::Millis;
 use pirn_definition::event_type::is_kept;
 use pirn_definition::graph::NodeKind;
 
-use super::{NodeRun, Progress, done, failure};
-use crate::thread::effect::{Effect, Outcome, TimerPurpose};
-use crate::thread::step::StepContext;
+use crate::thread::context::{Progress, StepContext, done, failure};
+use crate::thread::data::effect::{Effect, Outcome, TimerPurpose};
+use crate::thread::data::stages::NodeRun;
 
 pub(super) fn enter_time(cx: &mut StepContext<'_>, after_ms: Millis) -> Progress {
     let id = cx.next_effect();

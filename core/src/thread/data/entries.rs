@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// Returns the fields as a list of `{key, value}`.
-pub(super) fn entries(fields: &Map<String, Value>) -> Value {
+pub(in crate::thread) fn entries(fields: &Map<String, Value>) -> Value {
     let entries = fields.iter().map(|(key, value)| json!({"key": key, "value": value}));
     entries.collect()
 }

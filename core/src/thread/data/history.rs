@@ -3,18 +3,18 @@
 use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
 
-use super::machine::{NodeRecord, NodeStatus};
+use super::records::{NodeRecord, NodeStatus};
 
 /// Entered nodes in order. The last one is stored inline, so that a branch of one node allocates no list.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct History {
+pub(in crate::thread) struct History {
     before: Vec<NodeRecord>,
     last: Option<NodeRecord>,
 }
 
 impl History {
     /// Adds a node of a graph with `of` nodes.
-    pub(super) fn enter(&mut self, node: NodeIx, of: usize) {
+    pub(in crate::thread) fn enter(&mut self, node: NodeIx, of: usize) {
         let entered = NodeRecord {
             node,
             status: NodeStatus::Running,
@@ -28,25 +28,25 @@ impl History {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::thread) fn len(&self) -> usize {
         self.before.len() + usize::from(self.last.is_some())
     }
 
     /// Retains the first `len` nodes and the last one.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(in crate::thread) fn truncate(&mut self, len: usize) {
         // One less, because the last node is not in the list. Saturates for an empty history.
         self.before.truncate(len.saturating_sub(1));
     }
 
-    pub(super) fn last_mut(&mut self) -> Option<&mut NodeRecord> {
+    pub(in crate::thread) fn last_mut(&mut self) -> Option<&mut NodeRecord> {
         self.last.as_mut()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &NodeRecord> {
+    pub(in crate::thread) fn iter(&self) -> impl Iterator<Item = &NodeRecord> {
         self.before.iter().chain(&self.last)
     }
 
-    pub(super) fn take(&mut self) -> Vec<NodeRecord> {
+    pub(in crate::thread) fn take(&mut self) -> Vec<NodeRecord> {
         // Takes the allocation of the list: the thread has ended and needs it no more.
         let mut all = std::mem::take(&mut self.before);
         all.extend(self.last.take());
@@ -56,7 +56,7 @@ impl History {
 
 /// Reserves space in a list that grows along a thread's path. First for one element, because many runs wait in their second node;
 /// then once for all nodes of a small graph.
-pub(super) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
+pub(in crate::thread) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
     /// Maximum number of nodes of a small graph.
     const SMALL: usize = 16;
     // Room is left from an earlier reservation.

@@ -10,7 +10,7 @@ pub struct UsageByNode(Vec<(NodeIx, TokenUsage)>);
 
 impl UsageByNode {
     /// Adds the usage of a call of `node`.
-    pub(super) fn add(&mut self, node: NodeIx, spent: TokenUsage) {
+    pub(in crate::thread) fn add(&mut self, node: NodeIx, spent: TokenUsage) {
         // An entry of zeros would make `is_nothing` false.
         if spent.is_nothing() {
             return;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::id::ThreadId;
 use super::loops::LoopFrame;
-use super::machine::ThreadKind;
+use super::records::ThreadKind;
 use super::state::{Outputs, Variables};
 
 /// Initial state of a thread.
@@ -72,9 +72,9 @@ pub struct Snapshot {
     /// Last output.
     pub last: Output,
     /// Innermost active loop.
-    pub(super) loops: Option<Arc<LoopFrame>>,
+    pub(in crate::thread) loops: Option<Arc<LoopFrame>>,
     /// Cached event of the input.
     #[serde(skip)]
     // Not serialized: the input contains the event.
-    pub(super) event: OnceLock<Arc<Value>>,
+    pub(in crate::thread) event: OnceLock<Arc<Value>>,
 }

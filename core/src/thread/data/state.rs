@@ -226,7 +226,7 @@ impl Outputs {
     }
 
     /// Sets the output of a node in a graph with this number of nodes, which sizes the allocation.
-    pub(super) fn set_of(&mut self, node: NodeIx, value: Output, nodes: usize) {
+    pub(in crate::thread) fn set_of(&mut self, node: NodeIx, value: Output, nodes: usize) {
         // The same node again, as in a retry, overwrites the output inline.
         if let Some((before, output)) = self.newest.replace((node, value)).filter(|(before, _)| *before != node) {
             make_room(&mut self.own, nodes);

@@ -155,7 +155,7 @@ impl OfferedTools {
 const REVEALED: &str = "revealedTools";
 
 /// Returns the metadata of a message with a search's result.
-pub(super) fn revealing(revealed: &[String]) -> Option<Map<String, Value>> {
+pub(in crate::thread) fn revealing(revealed: &[String]) -> Option<Map<String, Value>> {
     (!revealed.is_empty()).then(|| Map::from_iter([(REVEALED.to_owned(), Value::from(revealed))]))
 }
 
@@ -249,13 +249,13 @@ pub struct WrittenSummary {
 
 /// Computed values of an LLM node, if it has more than templates: the object that answers [`Evaluation::Prompt`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct ComputedPrompt {
-    pub(super) prompt: Option<String>,
-    pub(super) system: Option<String>,
-    pub(super) profile: Option<String>,
-    pub(super) parameters: Option<Arc<Value>>,
+pub(in crate::thread) struct ComputedPrompt {
+    pub(in crate::thread) prompt: Option<String>,
+    pub(in crate::thread) system: Option<String>,
+    pub(in crate::thread) profile: Option<String>,
+    pub(in crate::thread) parameters: Option<Arc<Value>>,
     /// Values of the computed parts of the message.
-    pub(super) parts: Vec<Arc<Value>>,
+    pub(in crate::thread) parts: Vec<Arc<Value>>,
 }
 
 /// Environment of one step: randomness and subscriptions. There is no clock: threads set timers instead, so that a replay needs
@@ -682,7 +682,7 @@ pub enum Effect {
     },
     /// Waits for a person's answer: [`Outcome::Answered`]. While it waits, [`ThreadMachine::interactions`] returns the question.
     ///
-    /// [`ThreadMachine::interactions`]: super::ThreadMachine::interactions
+    /// [`ThreadMachine::interactions`]: crate::thread::ThreadMachine::interactions
     Ask {
         /// Id of this effect.
         id: EffectId,

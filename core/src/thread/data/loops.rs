@@ -2,28 +2,29 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::entries::entries;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::NodeIx;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::entries::entries;
+
 /// An active loop, linked to the enclosing one. A branch shares the frames of its parent without copying.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct LoopFrame {
+pub(in crate::thread) struct LoopFrame {
     /// The LOOP_START node.
-    pub(super) start: NodeIx,
+    pub(in crate::thread) start: NodeIx,
     /// Index of the iteration, from 0.
-    pub(super) index: u64,
+    pub(in crate::thread) index: u64,
     items: LoopItems,
     max_iterations: Option<u64>,
     /// True if LOOP_END has advanced to the next item, so that LOOP_START is entered for it.
-    pub(super) is_next: bool,
+    pub(in crate::thread) is_next: bool,
     /// Number of the thread's steps at the start of the loop. Each iteration resets the count to it.
-    pub(super) steps: u64,
+    pub(in crate::thread) steps: u64,
     /// Length of the history at the start of the iteration.
-    pub(super) history: usize,
-    pub(super) outer: Option<Arc<LoopFrame>>,
+    pub(in crate::thread) history: usize,
+    pub(in crate::thread) outer: Option<Arc<LoopFrame>>,
     /// Cached current item: it is copied once, not once for each expression.
     #[serde(skip)]
     current: OnceLock<Arc<Value>>,
@@ -42,7 +43,7 @@ enum LoopItems {
 
 /// Decision after an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoopTurn {
+pub(in crate::thread) enum LoopTurn {
     /// Continue with the next item.
     Next,
     /// The loop is over: no item remains.
@@ -103,7 +104,7 @@ fn not_iterable(found: &str) -> RunError {
 
 impl LoopFrame {
     /// Starts a loop over the items, or a counter if there are none.
-    pub(super) fn new(
+    pub(in crate::thread) fn new(
         start: NodeIx,
         iterable: Option<Arc<Value>>,
         max_iterations: Option<u64>,
@@ -125,24 +126,24 @@ impl LoopFrame {
     }
 
     /// Returns the list of items, unless the loop counts.
-    pub(super) fn list(&self) -> Option<&Arc<Value>> {
+    pub(in crate::thread) fn list(&self) -> Option<&Arc<Value>> {
         match &self.items {
             LoopItems::Count(_) => None,
             LoopItems::List(items) => Some(items),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::thread) fn is_empty(&self) -> bool {
         self.items.len() == Some(0)
     }
 
     /// Returns the current item.
-    pub(super) fn item(&self) -> Arc<Value> {
+    pub(in crate::thread) fn item(&self) -> Arc<Value> {
         Arc::clone(self.current.get_or_init(|| self.items.item(self.index)))
     }
 
     /// Advances to the next item.
-    pub(super) fn advance(&mut self) {
+    pub(in crate::thread) fn advance(&mut self) {
         self.index += 1;
         // Both caches belong to the previous index.
         self.current = OnceLock::new();
@@ -150,7 +151,7 @@ impl LoopFrame {
     }
 
     /// Returns the decision after the current iteration.
-    pub(super) fn turn(&self) -> LoopTurn {
+    pub(in crate::thread) fn turn(&self) -> LoopTurn {
         let next = self.index + 1;
         match (self.items.len(), self.max_iterations) {
             // Before the maximum: a loop whose last item is also the last permitted iteration ends normally.
@@ -161,7 +162,7 @@ impl LoopFrame {
     }
 
     /// Returns the value of `loop` in expressions and templates.
-    pub(super) fn shown(&self) -> Arc<Value> {
+    pub(in crate::thread) fn shown(&self) -> Arc<Value> {
         let show = || {
             Arc::new(json!({
                 "index": self.index,
