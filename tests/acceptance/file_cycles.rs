@@ -1,4 +1,4 @@
-//! Imports between the files of a crate have no cycles, except for the listed ones.
+//! Imports between the files of a crate have no cycles.
 //!
 //! An import is a path that starts with `crate::` or `super::`. Imports between a folder's `mod.rs` and the files below it are not
 //! counted, because a `mod.rs` exports what its files define.
@@ -8,73 +8,17 @@ use std::path::Path;
 
 use super::house::{CRATES, circles, code, sources, workspace};
 
-/// A cycle that is accepted for now. Do not add to this list; remove an entry, or files from it, when the imports allow it.
-struct Exception {
-    /// Names of the files without their folders, sorted. A folder may move to another crate.
-    files: &'static [&'static str],
-    reason: &'static str,
-}
-
-const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        files: &[
-            "branches",
-            "budget",
-            "conversation",
-            "doubt",
-            "effect",
-            "environment",
-            "firing",
-            "firing_record",
-            "globals",
-            "graphs",
-            "mailbox",
-            "memory",
-            "message",
-            "panics",
-            "record",
-            "report",
-            "session",
-            "slots",
-            "start",
-            "step",
-            "thread",
-            "thread_list",
-            "tree",
-            "trigger_calls",
-        ],
-        reason: "a message contains the data of firings, sessions and calls, which are defined next to the functions that process them",
-    },
-];
-
 #[test]
-fn files_import_each_other_in_no_cycles_but_the_listed_ones() {
-    let mut found: BTreeMap<Vec<String>, String> = BTreeMap::new();
+fn files_import_each_other_in_no_cycles() {
+    let mut cycles = Vec::new();
     for (root, _) in CRATES {
-        for cycle in circles(&imports(root)) {
-            let names = cycle
+        cycles.extend(
+            circles(&imports(root))
                 .iter()
-                .map(|file| file.rsplit("::").next().unwrap_or(file).to_owned());
-            let mut names: Vec<String> = names.collect();
-            names.sort();
-            found.insert(names, format!("{root}: {}", cycle.join(", ")));
-        }
+                .map(|cycle| format!("{root}: {}", cycle.join(", "))),
+        );
     }
-    let owned = |exception: &Exception| exception.files.iter().map(|file| (*file).to_owned()).collect();
-    let listed: BTreeSet<Vec<String>> = EXCEPTIONS.iter().map(owned).collect();
-    let new = found.iter().filter(|(names, _)| !listed.contains(*names));
-    let mut problems: Vec<String> = new.map(|(_, cycle)| format!("new cycle in {cycle}")).collect();
-    let gone = listed.iter().filter(|names| !found.contains_key(*names));
-    problems.extend(gone.map(|names| format!("listed, and there is no such cycle: {}", names.join(", "))));
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
-#[test]
-fn each_exception_has_a_reason() {
-    for exception in EXCEPTIONS {
-        assert!(!exception.reason.is_empty(), "{:?}", exception.files);
-        assert!(exception.files.is_sorted(), "{:?}", exception.files);
-    }
+    assert!(cycles.is_empty(), "{}", cycles.join("\n"));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::fmt;
 use pirn_definition::value::{TOO_DEEP, is_too_deep};
 use serde_json::Value;
 
-use super::RunMachine;
-use super::message::{Message, ToThread};
+use super::data::message::{Message, ToThread};
+use super::state::RunMachine;
 use crate::thread::{ClientCall, ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
 
 /// Validates a value (second) against a JSON Schema (first). Returns one sentence if it is invalid.

@@ -14,19 +14,20 @@ use pirn_definition::graph::{Graph, NodeKind};
 use pirn_events::event::RaisedEvent;
 use serde_json::{Map, Value, json};
 
+use super::ThreadNo;
 use super::amount::{Amount, FigureKind, Limits, MaximumUsage};
-use super::conversation::answer;
-use super::graphs::Graphs;
+use super::data::effect::Effect;
+use super::data::message::{Message, ToThread};
+use super::data::report::{BudgetFigure, BudgetReport};
+use super::environment::Setting;
 use super::ledger::{
     Account, AccountNo, CallDecision, CallMaximum, CallRefusal, CallSettlement, Figure, Ledger, ReleasedCalls,
 };
-use super::mailbox::Mailbox;
-use super::message::{Message, ToThread};
-use super::report::{BudgetFigure, BudgetReport};
+use super::mailbox::{Mailbox, answer};
+use super::state::RunMachine;
 use super::step::Step;
 use super::thread::ThreadTurn;
-use super::tree::{Origin, Tree};
-use super::{Effect, RunMachine, Setting, ThreadNo};
+use super::tree::{Origin, ThreadLookup};
 use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
 
 /// Default share of a limit above which models are warned.
@@ -37,13 +38,6 @@ const COMPLAINT: u64 = 500;
 
 /// Number of 1e-12 units in one unit of the currency.
 const ONE: f64 = 1e12;
-
-/// Threads of a run with the workflows that they walk.
-#[derive(Clone, Copy)]
-pub(super) struct ThreadLookup<'a> {
-    pub(super) tree: &'a Tree,
-    pub(super) graphs: &'a Graphs,
-}
 
 impl<'a> ThreadLookup<'a> {
     fn graph(self, thread: ThreadNo) -> Option<&'a Arc<Graph>> {

@@ -17,9 +17,10 @@ use pirn_definition::message::{Message, Role};
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::conversation::{ConversationTurn, PendingSummary, refused};
-use super::last_request::LastRequest;
-use super::summaries::{MAX_WARNINGS, SummaryWarning, add_warnings};
+use super::conversation::{ConversationTurn, refused};
+use super::data::last_request::LastRequest;
+use super::data::summaries::{MAX_WARNINGS, SummaryWarning, add_warnings};
+use super::data::thread_state::PendingSummary;
 use crate::thread::{Outcome, SummaryRequest, WrittenSummary};
 
 impl ConversationTurn<'_, '_> {

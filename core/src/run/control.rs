@@ -5,9 +5,10 @@ use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
 use serde_json::json;
 
-use super::message::{Assignment, Control, Message, ToThread};
+use super::ThreadNo;
+use super::data::message::{Assignment, Control, Message, ToThread};
+use super::state::RunMachine;
 use super::step::Step;
-use super::{RunMachine, ThreadNo};
 use crate::thread::{CancelReason, Input, variable_fields};
 
 impl RunMachine {

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use pirn_conversation::conversation::compression::{SummaryPlan, replacement};
+use pirn_conversation::conversation::compression::replacement;
 use pirn_conversation::conversation::{
-    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, CountedMessage,
-    LargeResults, MessageRules, PinStrategy, Prefix, PrefixBreak, PreparedRequest, RequestParts, RequestPrefix,
-    ResolvedContext, TokenLimit, TokenSignal, Tokenizer, hash_text,
+    Conversation, ConversationEffect, ConversationError, ConversationInput, CountedMessage, LargeResults, MessageRules,
+    PinStrategy, Prefix, PrefixBreak, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenSignal,
+    Tokenizer, hash_text,
 };
 use pirn_conversation::model_call::{CacheReason, CacheReport, CacheUse, PredictedRequest};
 use pirn_definition::definition::{ConversationMode, Pinned, VariableScope};
@@ -17,72 +17,28 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, LlmNode, NodeIx, NodeKind};
 use pirn_definition::message::{Message as ChatMessage, Role};
 use pirn_events::event::{Field, RaisedEvent};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::ThreadNo;
+use super::data::last_request::LastRequest;
+use super::data::message::ForkSnapshot;
+use super::data::message::{
+    Assigned, Change, ConversationSource, Merge, Message, Request, ThreadRequest, ToConversation, ToSupervisor,
+    TriggerContext,
+};
+use super::data::summaries::{RunSummaryRules, add_warnings};
+use super::data::thread_state::ConversationState;
+use super::data::user_messages::{UserMessages, event_fields};
 use super::globals::Globals;
 use super::graphs::Graphs;
-use super::last_request::{LastRequest, Requests};
 use super::mailbox::Mailbox;
+use super::mailbox::answer;
 use super::memory::Memory;
-use super::message::{
-    Assigned, Change, ConversationSource, Merge, Message, Request, ThreadRequest, ToConversation, ToSupervisor,
-    ToThread, TriggerContext,
-};
 use super::step::Step;
-use super::summaries::{RunSummaryRules, add_warnings};
 use super::tree::Tree;
-use super::user_messages::{UserMessages, event_fields};
 use crate::thread::{
-    self, AnsweredRequest, ContextChange, ConversationOp, EffectId, Input, OfferedTools, Outcome, ThreadMachine, When,
-    variable_fields,
+    self, AnsweredRequest, ContextChange, ConversationOp, OfferedTools, Outcome, ThreadMachine, When, variable_fields,
 };
-
-/// Conversation of a thread.
-#[allow(clippy::large_enum_variant)] // most threads have one of their own: it is where they are
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ConversationSlot {
-    /// Owned by the thread.
-    Own(ConversationState),
-    /// Owned by another thread.
-    Shared(ThreadNo),
-    /// Was owned by the thread; its actor panicked.
-    Lost,
-}
-
-/// A conversation with its compression and request state.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ConversationState {
-    pub(super) machine: ConversationMachine,
-    /// Summary that a model is writing.
-    pub(super) summary: Option<Box<PendingSummary>>,
-    /// Requests sent to the conversation's model.
-    #[serde(default)]
-    pub(super) requests: Option<Box<Requests>>,
-}
-
-impl ConversationState {
-    pub(super) fn new(conversation: Conversation, token_limit: TokenLimit) -> Self {
-        Self {
-            machine: ConversationMachine::new(conversation, token_limit),
-            summary: None,
-            requests: None,
-        }
-    }
-}
-
-/// Summary that a model is writing.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PendingSummary {
-    pub(super) plan: SummaryPlan,
-    /// Version of the conversation that is summarized.
-    pub(super) basis: Basis,
-    /// Profile of the model; `None` for that of the node.
-    pub(super) profile_id: Option<Arc<str>>,
-    /// Text that lacks statements, while the model adds them.
-    pub(super) first: Option<String>,
-}
 
 /// A turn of a conversation.
 pub(super) struct ConversationTurn<'t, 'a> {
@@ -623,16 +579,6 @@ fn add_break(event: &mut RaisedEvent, broken: Option<(usize, PrefixBreak)>) {
     }
 }
 
-/// Answers a thread, unless it expects no answer (effect 0).
-pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
-    if effect > 0 {
-        mailbox.send(Message::Thread(
-            thread,
-            ToThread::Input(Input::Answer { effect, outcome }),
-        ));
-    }
-}
-
 /// Handles a message to a conversation that was lost or has ended with its thread, so that no sender waits for ever.
 pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversation) {
     match message {
@@ -662,7 +608,7 @@ fn forward(
                 thread,
                 effect,
                 fork,
-                start: Box::new(super::message::ForkSnapshot { snapshot, conversation }),
+                start: Box::new(ForkSnapshot { snapshot, conversation }),
             }
         }
         ThreadRequest::Map { effect, node, inputs } => {

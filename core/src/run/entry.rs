@@ -3,7 +3,7 @@
 use pirn_definition::error::RunError;
 use pirn_definition::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
 
-use super::message::{Message, ToSupervisor, ToThread};
+use super::data::message::{Message, ToSupervisor, ToThread};
 use crate::thread::{Input, Outcome};
 
 impl Message {

@@ -7,12 +7,24 @@ use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Graph, NodeIx};
+use pirn_events::event::EventMask;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::record::EventInterest;
-use super::settings::Setting;
+use super::ledger::CallMaximum;
 use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
+
+/// Event types with subscribers. Events of other types are not built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventInterest {
+    /// Types that a subscriber or a trigger listens to.
+    pub interest: EventMask,
+    /// Types that a trigger watches.
+    pub watched: EventMask,
+    /// Types watched by a trigger that holds the thread.
+    pub holding: EventMask,
+}
 
 /// Result of calling a registered function.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +35,68 @@ pub enum CallResult {
     TakesTime,
     /// No function of this name is registered.
     Unknown,
+}
+
+/// A configuration value with the request that it answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Setting {
+    /// Token limit of a workflow that sets none.
+    TokenLimit {
+        /// Id of the workflow.
+        workflow: Arc<str>,
+        /// Limit in tokens; `None` for no limit.
+        tokens: Option<u64>,
+    },
+    /// Share of the token limit at which early compression starts, if the workflow sets none.
+    SpeculativeAt(Option<f64>),
+    /// Tokenizer of a workflow.
+    Tokenizer {
+        /// Id of the workflow.
+        workflow: Arc<str>,
+        /// Name of the tokenizer.
+        name: Arc<str>,
+    },
+    /// Message order that the model of a profile accepts.
+    MessageRules {
+        /// Id of the profile; `None` for the default profile.
+        profile: Option<Arc<str>>,
+        /// Accepted order.
+        rules: MessageRules,
+    },
+    /// Profile to which a name, or the absence of a name, resolves.
+    Profile {
+        /// Requested name.
+        named: Option<Arc<str>>,
+        /// Id of the profile.
+        profile: Option<Arc<str>>,
+    },
+    /// Use of a profile's model for summaries.
+    SummaryUse {
+        /// Id of the profile; `None` for the default profile.
+        profile: Option<Arc<str>>,
+        /// Use of its model.
+        summaries: SummaryUse,
+    },
+    /// Tokens of tool definitions.
+    ToolTokens {
+        /// Id of the workflow that uses the tools.
+        workflow: Arc<str>,
+        /// Names of the tools.
+        tools: Vec<Arc<str>>,
+        /// Number of tokens.
+        tokens: u64,
+    },
+    /// Tokens of a string or a medium that was counted in this step.
+    Count {
+        /// [`Settings::digest`](super::Settings::digest) of the counted value.
+        of: u64,
+        /// Number of tokens.
+        tokens: u64,
+    },
+    /// Maximum usage of a model call of this step.
+    #[serde(rename = "callMost")]
+    CallMaximum(CallMaximum),
 }
 
 /// Environment of a run. Evaluations and calls are as deterministic as the workflow. Subscriptions and configuration are recorded

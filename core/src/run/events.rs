@@ -6,10 +6,12 @@ use pirn_definition::event_type::EventType;
 use pirn_events::event::{EventMask, RaisedEvent};
 use serde_json::{Value, json};
 
-use super::doubt::{DoubtReport, Doubts, UnresolvedEffect};
-use super::message::{FollowUp, ToThread};
+use super::ThreadNo;
+use super::data::doubt::{DoubtReport, Doubts, UnresolvedEffect};
+use super::data::effect::Effect;
+use super::data::message::{FollowUp, ToThread};
+use super::state::RunMachine;
 use super::step::Step;
-use super::{Effect, RunMachine, ThreadNo};
 use crate::thread::Input;
 
 impl RunMachine {

@@ -22,91 +22,21 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use pirn_conversation::conversation::{Basis, Conversation};
-use pirn_definition::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, Node};
 use pirn_definition::value::memory;
-use pirn_events::event::{Event, RaisedEvent};
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
-use super::message::TriggerContext;
-use super::report::{FiringOutcome, FiringReport, NodeReport};
+use super::data::message::TriggerContext;
+use super::data::report::{FiringOutcome, FiringReport, NodeReport};
+use super::data::trigger::Firing;
 use crate::thread::{FiringId, Variables};
 
 /// Maximum number of open firings of one thread; further firings are refused.
 const QUEUE_LIMIT: usize = 16;
-
-/// A firing of a trigger that starts a workflow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Firing {
-    /// Trigger that fired.
-    pub trigger: Arc<TriggerDefinition>,
-    /// Event on which it fired.
-    pub event: Arc<Event>,
-}
-
-impl Firing {
-    /// Returns the number of triggers between the run's steps and the effects of this firing.
-    pub fn trigger_depth(&self) -> u32 {
-        self.event.raised.trigger_depth + 1
-    }
-
-    /// Returns true if a token event caused the firing.
-    pub fn is_token_event(&self) -> bool {
-        matches!(
-            self.event.raised.event_type,
-            EventType::TokenLimitExceeded | EventType::TokenUsageWarning | EventType::TokenLimitApproached
-        )
-    }
-
-    /// Returns true for a compression that starts early, in the background.
-    fn is_early(&self) -> bool {
-        self.event.raised.event_type == EventType::TokenLimitApproached
-    }
-
-    /// Returns true if the started run receives the event only and needs no state of the thread that raised it.
-    pub fn is_alone(&self) -> bool {
-        matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
-    }
-
-    /// Returns true if the thread waits for the firing.
-    pub fn holds(&self) -> bool {
-        self.trigger.holds_the_thread(self.event.raised.event_type)
-    }
-
-    /// Drops the fields of the event, to save memory: a run may have many firings. Type, depth and origin remain.
-    fn forget_event(&mut self) {
-        let event = &self.event;
-        let raised = RaisedEvent::new(event.raised.event_type, []).at_depth(event.raised.trigger_depth);
-        // A new event, because others may share the old one.
-        self.event = Arc::new(Event {
-            sequence: event.sequence,
-            timestamp: event.timestamp,
-            run_id: Arc::clone(&event.run_id),
-            workflow_id: Arc::clone(&event.workflow_id),
-            thread_id: Arc::clone(&event.thread_id),
-            raised,
-        });
-    }
-
-    pub(super) fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
-        match &self.trigger.action {
-            TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(execute),
-            TriggerAction::StartWorkflow { .. }
-            | TriggerAction::StopThread { .. }
-            | TriggerAction::PauseThread { .. }
-            | TriggerAction::ResumeThread { .. }
-            | TriggerAction::SetVariable { .. }
-            | TriggerAction::SendNotification { .. }
-            | TriggerAction::Custom { .. } => None,
-        }
-    }
-}
 
 /// State of a firing. The module documentation has the transition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -510,6 +440,11 @@ pub(super) fn too_late() -> RunError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pirn_definition::definition::TriggerDefinition;
+    use pirn_definition::event_type::EventType;
+    use pirn_events::event::{Event, RaisedEvent};
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -7,20 +7,19 @@ use pirn_definition::definition::ItemConversation;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{ForkIx, Graph, NodeIx, NodeKind};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::RunMachine;
-use super::branches::Branches;
 use super::conversation::not_restored;
-use super::message::{
+use super::data::branches::{Branches, ForkRun};
+use super::data::effect::Effect;
+use super::data::message::{
     ConversationSource, FinalThreadState, ForkSnapshot, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
-use super::slots::Slot;
-use super::start::InitialState;
+use super::data::thread_state::{InitialState, Slot};
+use super::state::RunMachine;
 use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
-use super::{Effect, ForkNo, ThreadNo};
+use super::{ForkNo, ThreadNo};
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,
     PathStatus, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,
@@ -32,17 +31,6 @@ use crate::thread::{
 
 /// Size of a group of losers that are cancelled in one step. Other messages are processed between groups.
 const LOSERS_AT_A_TIME: usize = 32;
-
-/// An active fork.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ForkRun {
-    pub(super) machine: ForkJoinMachine,
-    pub(super) parent: ThreadNo,
-    pub(super) effect: EffectId,
-    pub(super) branches: Branches,
-    pub(super) threads: Vec<Option<ThreadNo>>,
-    depth: u32,
-}
 
 impl RunMachine {
     /// Starts the paths of a FORK. The thread waits at its JOIN.

@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Message;
+use super::ThreadNo;
+use super::data::message::{Message, ToThread};
+use crate::thread::{EffectId, Input, Outcome};
 
 /// Maximum number of messages delivered in a row while a low-priority message waits.
 const IN_A_ROW: u32 = 1_024;
@@ -83,9 +85,19 @@ impl Mailbox {
     }
 }
 
+/// Answers a thread, unless it expects no answer (effect 0).
+pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
+    if effect > 0 {
+        mailbox.send(Message::Thread(
+            thread,
+            ToThread::Input(Input::Answer { effect, outcome }),
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::message::{ToSupervisor, ToThread};
+    use super::super::data::message::ToSupervisor;
     use super::*;
 
     fn stop_losers(fork: u32) -> Message {

@@ -16,12 +16,12 @@ use pirn_definition::definition::ConversationMode;
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeKind;
 
-use super::RunMachine;
-use super::message::{Message, ToSupervisor};
-use super::step::Step;
-use super::user_messages::{
+use super::data::message::{Message, ToSupervisor};
+use super::data::user_messages::{
     MAX_MESSAGE_ID, MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, MessageRefused, UserMessage, UserMessages, event_fields,
 };
+use super::state::RunMachine;
+use super::step::Step;
 use crate::thread::When;
 
 impl RunMachine {

@@ -20,47 +20,41 @@
 
 mod amount;
 mod answer;
-mod branches;
 mod budget;
 mod compression;
 mod control;
 mod conversation;
-mod doubt;
-mod effect;
+mod data;
 mod entry;
 mod environment;
 mod events;
 mod firing;
-mod firing_record;
 mod forks;
 mod globals;
 mod graphs;
 mod large_results;
-mod last_request;
 mod ledger;
 mod machine;
 mod mailbox;
 mod memory;
-mod message;
+mod memory_check;
 mod message_intake;
-mod messages;
+mod named_events;
 mod open_effects;
 mod outbox;
 mod outcome;
 mod panics;
 mod quiescence;
 mod record;
-mod report;
 mod scheduled;
 mod session;
 mod settings;
 mod slots;
 mod start;
+mod state;
 mod step;
-mod summaries;
 mod termination;
 mod thread;
-mod thread_list;
 mod tree;
 mod trigger_calls;
 mod trigger_decisions;
@@ -68,47 +62,44 @@ mod trigger_progress;
 mod triggered;
 mod typed;
 mod usage;
-mod user_messages;
 mod waiting;
 mod workflow_tools;
 
 pub use answer::{AnswerRefused, Fits};
-pub use doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
-pub use effect::{DetachedStart, Effect, Emitted};
-pub use environment::{CallResult, RunEnvironment};
-pub use firing::Firing;
-pub use firing_record::FiringRecord;
-pub use last_request::LastRequest;
-pub use ledger::CallMaximum;
-pub use machine::{RunMachine, RunSeed};
-pub use memory::DEFAULT_RUN_BYTES;
-pub use message::{
-    Assigned, Assignment, Change, Control, ConversationSource, FinalThreadState, FollowUp, ForkSnapshot, Merge,
-    Message, Request, ThreadRequest, ThreadResult, Timer, ToConversation, ToSupervisor, ToThread, TriggerContext,
+pub use data::doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
+pub use data::effect::{DetachedStart, Effect, Emitted};
+pub use data::last_request::LastRequest;
+pub use data::message::{
+    Assigned, Assignment, Change, Control, ConversationSource, FinalThreadState, FiringRecord, FollowUp, ForkSnapshot,
+    Merge, Message, Panic, Panicked, Request, ThreadRequest, ThreadResult, Timer, ToConversation, ToSupervisor,
+    ToThread, TriggerContext,
 };
-pub use messages::Messages;
+pub use data::messages::Messages;
+pub use data::report::{
+    BudgetFigure, BudgetReport, ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage,
+    RunReport, RunStatus, TokenReport, UsageReport,
+};
+pub use data::session::{SessionLeft, SessionSeed, SessionState, StoredConversation};
+pub use data::summaries::{SummaryRules, SummaryWarning};
+pub use data::thread_list::{ThreadList, ThreadReport};
+pub use data::thread_state::EffectBuffers;
+pub use data::trigger::{CallNo, CallTarget, Firing, TriggerCall};
+pub use data::user_messages::{MAX_MESSAGE_ID, MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, MessageRefused, UserMessage};
+pub use environment::{CallResult, EventInterest, RunEnvironment, Setting};
+pub use ledger::CallMaximum;
+pub use memory::DEFAULT_RUN_BYTES;
 pub use open_effects::OpenEffects;
 pub use outbox::Outbox;
-pub use panics::{Panic, Panicked};
 pub use quiescence::MAX_QUIESCE_ROUNDS;
-pub use record::{Diverged, EventInterest, JournaledInput, ReplayStep, RunStart, RunStartRecord};
-pub use report::{
-    BudgetFigure, BudgetReport, ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage,
-    RunReport, RunStatus, ThreadReport, TokenReport, UsageReport,
-};
+pub use record::{Diverged, JournaledInput, ReplayStep, RunStart, RunStartRecord};
 pub use scheduled::scheduled;
-pub use session::{SessionLeft, SessionSeed, SessionState, StoredConversation};
-pub use settings::{Setting, Settings};
-pub use summaries::{SummaryRules, SummaryWarning};
-pub use thread::EffectBuffers;
-pub use thread_list::ThreadList;
+pub use settings::Settings;
+pub use state::{RunMachine, RunSeed};
 pub use tree::Origin;
-pub use trigger_calls::{CallNo, CallTarget, TriggerCall};
 pub use trigger_decisions::{TriggerDecision, TriggerDecisions};
 pub use trigger_progress::{Matching, TriggerProgress};
 pub use triggered::{detached, event_fields};
 pub use typed::OutputError;
-pub use user_messages::{MAX_MESSAGE_ID, MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, MessageRefused, UserMessage};
 pub use waiting::{PendingWaits, WaitReason};
 
 /// Number of a thread in its run; 0 is the main thread.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use pirn_definition::Millis;
 
 use super::ThreadNo;
-use super::effect::{DetachedStart, Effect};
-use super::message::{Message, Timer, ToSupervisor, ToThread};
+use super::data::effect::{DetachedStart, Effect};
+use super::data::message::{Message, Timer, ToSupervisor, ToThread};
+use super::data::report::RunReport;
+use super::data::session::SessionLeft;
+use super::data::trigger::{CallNo, TriggerCall};
 use super::record::ReplayStep;
-use super::report::RunReport;
-use super::session::SessionLeft;
-use super::trigger_calls::{CallNo, TriggerCall};
 use crate::thread::{self, EffectId, FiringId, Input};
 
 /// The effects of a run that have no outcome yet.

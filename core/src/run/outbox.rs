@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use pirn_definition::Millis;
 
-use super::Effect;
+use super::data::effect::Effect;
 use crate::thread;
 
 /// FIFO queue of effects, each with its step and the time of that step. Step 0 is the start of the run.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use pirn_conversation::conversation::{Conversation, TokenUsage};
 use pirn_definition::Millis;
 
-use super::RunMachine;
 use super::ThreadNo;
-use super::doubt::{DoubtReport, RepeatReport, Resolution};
-use super::message::{Message, ToThread};
-use super::report::{ConversationReport, FiringReport, NodeReport, RunReport, RunStatus, TokenReport};
-use super::slots::Slot;
-use super::thread_list::{KnownThread, ThreadList};
+use super::data::doubt::{DoubtReport, RepeatReport, Resolution};
+use super::data::message::{Message, ToThread};
+use super::data::report::{ConversationReport, FiringReport, NodeReport, RunReport, RunStatus, TokenReport};
+use super::data::thread_list::{KnownThread, ThreadList};
+use super::data::thread_state::Slot;
+use super::state::RunMachine;
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, FiringId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 

@@ -1,43 +1,15 @@
 //! Panics of actors, which a run receives as external inputs.
 
 use pirn_definition::error::{RunError, RunErrorCode};
-use serde::{Deserialize, Serialize};
 
-use super::conversation::{ConversationSlot, answer, lost};
-use super::message::{Message, ThreadResult, ToConversation, ToSupervisor, ToThread};
-use super::slots::Slot;
-use super::thread::panicked;
-use super::{RunMachine, ThreadNo};
+use super::ThreadNo;
+use super::conversation::lost;
+use super::data::message::{Message, Panic, Panicked, ThreadResult, ToConversation, ToSupervisor, ToThread};
+use super::data::thread_state::{ConversationSlot, Slot, panicked};
+use super::mailbox::answer;
+use super::state::RunMachine;
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, Outcome, Output, ThreadEnd, UsageByNode};
-
-/// An actor panicked while it handled the message that was taken last.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Panic {
-    /// Actor that panicked.
-    pub of: Panicked,
-    /// Panic message.
-    pub message: String,
-}
-
-/// The actor that panicked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Panicked {
-    /// A thread. It ends with status FAILED, with the state so far if that was saved.
-    Thread {
-        /// Number of the thread.
-        thread: ThreadNo,
-        /// True if the state so far can be saved.
-        is_known: bool,
-    },
-    /// A conversation. The thread that awaits its answer receives an error, and the thread that owns it ends.
-    Conversation {
-        /// Owner of the conversation.
-        owner: ThreadNo,
-        /// Thread that awaits its answer, with the effect.
-        asker: Option<(ThreadNo, EffectId)>,
-    },
-}
 
 impl RunMachine {
     /// Handles a panic at once, before queued messages: those to the dead actor have no receiver.

@@ -7,25 +7,17 @@ use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
 use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::graph::Graph;
-use pirn_events::event::EventMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::firing_record::NamedEvents;
+use super::data::effect::Effect;
+use super::data::message::Message;
+use super::data::session::SessionSeed;
+use super::data::summaries::SummaryRules;
+use super::environment::{EventInterest, RunEnvironment, Setting};
 use super::memory::DEFAULT_RUN_BYTES;
-use super::summaries::SummaryRules;
-use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
-
-/// Event types with subscribers. Events of other types are not built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventInterest {
-    /// Types that a subscriber or a trigger listens to.
-    pub interest: EventMask,
-    /// Types that a trigger watches.
-    pub watched: EventMask,
-    /// Types watched by a trigger that holds the thread.
-    pub holding: EventMask,
-}
+use super::named_events::NamedEvents;
+use super::state::{RunMachine, RunSeed};
 
 /// An external input of a run, with everything that its replay needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -266,7 +258,7 @@ impl RunMachine {
     ) -> Result<Self, Diverged> {
         // All records are read before the first step: only events that a record refers to are retained.
         let told: Vec<JournaledInput> = told.into_iter().collect();
-        let mut events = NamedEvents::of(&begun.seed.run_id, &told);
+        let mut events = NamedEvents::of(&begun.seed.run_id, told.iter().map(|input| &input.message));
         let (mut now, mut did) = (begun.at, Vec::new());
         listen(env, begun.listening);
         // Before the machine exists: its creation reads the token limit of the workflow.
@@ -298,7 +290,7 @@ impl RunMachine {
             // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
             while machine.steps() < told.after && step(&mut machine, now, env, &mut events, saw) {}
             // A lower count means that the queue ran empty earlier than in the first execution.
-            if machine.steps() != told.after || !events.complete(&mut told) {
+            if machine.steps() != told.after || !events.complete(&mut told.message) {
                 return Err(Diverged { step: number });
             }
             now = told.at;

@@ -5,7 +5,7 @@ use pirn_definition::definition::{TriggerAction, TriggerDefinition};
 use pirn_definition::event_type::EventType;
 use serde_json::{Map, Value, json};
 
-use super::effect::DetachedStart;
+use super::data::effect::DetachedStart;
 
 /// Returns the run that a SCHEDULE trigger starts at a time that local clocks show as `scheduled_at`; `None` if its action starts
 /// none. The input is the event SCHEDULE_DUE, or the fields of it that the action names.

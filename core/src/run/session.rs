@@ -7,121 +7,20 @@
 //! | refusal | the main thread fails |
 //! | outcome | the session gets the new state if the run had its turn and completed, or keeps state on failure; else no change |
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_conversation::conversation::{Conversation, MarkMap};
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::message::{ConversationSource, ToThread};
-use super::report::RunReport;
-use super::slots::Slot;
+use super::data::effect::Effect;
+use super::data::message::{ConversationSource, ToThread};
+use super::data::report::RunReport;
+use super::data::session::{SessionBegan, SessionLeft, SessionSeed, SessionState};
+use super::data::thread_state::Slot;
+use super::state::RunMachine;
 use super::step::Step;
-use super::{Effect, RunMachine};
 use crate::status::ThreadStatus;
 use crate::thread::Input;
-
-/// The session that a run belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SessionSeed {
-    /// Id of the session.
-    pub id: Arc<str>,
-    /// Sequence number among all runs that arrived at sessions: it determines the order of turns.
-    pub number: u64,
-    /// True if the run updates the session even if it does not complete.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeps_on_failure: bool,
-    /// True for a fork: the run starts from the session's state and never updates it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_aside: bool,
-}
-
-/// State of a session after its last run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SessionState {
-    /// Number of runs that have updated the session. 0: none, and the run starts with its seed's conversation.
-    pub version: u64,
-    /// Tokenizer that counted the conversation's tokens.
-    pub tokenizer: Arc<str>,
-    /// Conversation of the session.
-    pub conversation: Conversation,
-    /// Variables of the session.
-    pub variables: BTreeMap<Arc<str>, Arc<Value>>,
-    /// Reference to the stored conversation; `None` if no store has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stored: Option<StoredConversation>,
-}
-
-/// Reference to a conversation in a store. A record contains it instead of the messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredConversation {
-    /// Key of the last part in the store.
-    pub part: Arc<str>,
-    /// Number of parts.
-    pub parts: u64,
-    /// Memory of the messages in bytes.
-    pub memory: u64,
-    /// Tokens of each message, if another tokenizer has counted them since; empty: as stored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tokens: Vec<u64>,
-}
-
-impl SessionState {
-    /// Converts the state for users: `{id, version, conversation: {messages, markMap}, variables}`.
-    pub fn shown(&self, id: &str) -> Value {
-        json!({
-            "id": id,
-            "version": self.version,
-            "conversation": {
-                "messages": self.conversation.complete().messages(),
-                "markMap": self.conversation.mark_map(),
-            },
-            "variables": self.variables,
-        })
-    }
-}
-
-/// Update of a session by the outcome of a run.
-#[derive(Clone, Debug)]
-pub struct SessionLeft {
-    /// Id of the session.
-    pub id: Arc<str>,
-    /// New state; its version is one higher than that with which the run started. The first [`Conversation::inherited`] messages
-    /// belong to the previous conversation.
-    pub state: SessionState,
-    /// Reference to the stored previous conversation.
-    pub follows: Option<StoredConversation>,
-    /// Marks of the previous conversation.
-    pub marks: MarkMap,
-}
-
-/// Session state of a run.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RunSession {
-    seed: SessionSeed,
-    /// Set when the run has its turn.
-    began: Option<SessionBegan>,
-}
-
-/// Initial session state of the run, without its messages.
-#[derive(Debug, Serialize, Deserialize)]
-struct SessionBegan {
-    version: u64,
-    tokenizer: Arc<str>,
-    stored: Option<StoredConversation>,
-    marks: MarkMap,
-}
-
-impl RunSession {
-    pub(super) fn new(seed: SessionSeed) -> Self {
-        Self { seed, began: None }
-    }
-}
 
 impl RunMachine {
     /// Returns the session that the run belongs to.

@@ -3,27 +3,17 @@
 use std::sync::Arc;
 
 use pirn_conversation::conversation::TokenLimit;
-use serde::{Deserialize, Serialize};
 
-use super::conversation::{ConversationSlot, ConversationState};
-use super::last_request::LastRequest;
-use super::message::{ConversationSource, FinalThreadState, ThreadResult, ToThread};
-use super::start::InitialState;
+use super::ThreadNo;
+use super::data::effect::Effect;
+use super::data::last_request::LastRequest;
+use super::data::message::{ConversationSource, FinalThreadState, ThreadResult, ToThread};
+use super::data::thread_state::{ConversationSlot, ConversationState, InitialState, LiveThread, Slot};
+use super::state::RunMachine;
 use super::step::Step;
-use super::thread::LiveThread;
 use super::tree::{Origin, TreeNode};
-use super::{Effect, RunMachine, ThreadNo};
 use crate::status::ThreadStatus;
 use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
-
-/// State of a thread by its phase.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Slot {
-    /// Thread that has received no message. Contains the initial state; that of a branch is stored in its fork.
-    NotStarted(Option<Box<InitialState>>),
-    Live(Box<LiveThread>),
-    Ended(Box<ThreadResult>),
-}
 
 impl RunMachine {
     /// Adds a thread to the run and schedules its first step.

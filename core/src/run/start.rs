@@ -2,87 +2,24 @@
 
 use std::sync::Arc;
 
-use pirn_conversation::conversation::Conversation;
 use pirn_definition::Millis;
-use pirn_definition::definition::AgentConfig;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, NodeIx, NodeKind};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::last_request::LastRequest;
-use super::message::{ConversationSource, Timer};
+use super::ThreadNo;
+use super::data::effect::Effect;
+use super::data::message::{ConversationSource, Timer};
+use super::data::thread_state::InitialState;
+use super::state::RunMachine;
 use super::step::Step;
 use super::tree::{Origin, OwnedWork, TreeNode};
-use super::{Effect, RunMachine, ThreadNo};
 use crate::status::ThreadStatus;
-use crate::thread::{
-    Callee, EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables,
-    thread_variables,
-};
+use crate::thread::{Callee, EffectId, Outcome, ThreadKind, run_variables};
 
 /// Default nesting limit of forks and sub-workflows.
 const DEFAULT_MAX_DEPTH: u32 = 10;
-
-/// Initial state of a thread that is not a branch.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct InitialState {
-    #[serde(skip)]
-    pub(super) graph: Option<Arc<Graph>>,
-    pub(super) kind: ThreadKind,
-    pub(super) origin: Origin,
-    pub(super) input: Arc<Value>,
-    pub(super) variables: Variables,
-    pub(super) conversation: ConversationSource,
-    pub(super) agent: Option<AgentConfig>,
-    pub(super) depth: u32,
-    pub(super) trigger_depth: u32,
-    pub(super) is_unlimited: bool,
-    pub(super) is_detached: bool,
-    /// Last request to the conversation's model, if the thread continues an existing conversation.
-    #[serde(default)]
-    pub(super) asked: Option<Box<LastRequest>>,
-}
-
-impl InitialState {
-    /// Creates the initial state of a thread that walks `graph` from its start node, with the variables of the workflow.
-    pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
-        Self {
-            variables: thread_variables(&graph),
-            graph: Some(graph),
-            kind,
-            origin,
-            input,
-            conversation: ConversationSource::Snapshot(Conversation::new()),
-            agent: None,
-            depth: 0,
-            trigger_depth: 0,
-            is_unlimited: false,
-            is_detached: false,
-            asked: None,
-        }
-    }
-
-    /// Converts to the seed of the thread and its conversation. Returns `None` if the workflow is not attached yet.
-    pub(super) fn into_seed(self, thread_id: ThreadId) -> Option<(Arc<Graph>, ThreadSeed, ConversationSource)> {
-        let graph = self.graph?;
-        let seed = ThreadSeed {
-            thread_id,
-            kind: self.kind,
-            path_id: self.origin.path_id(&graph),
-            first: graph.start,
-            stop_at: None,
-            input: self.input,
-            variables: self.variables,
-            outputs: Outputs::default(),
-            last: Output::default(),
-            agent: self.agent,
-            trigger_depth: self.trigger_depth,
-        };
-        Some((graph, seed, self.conversation))
-    }
-}
 
 impl RunMachine {
     /// Adds a thread to the run, with the global variables of its workflow that the run does not have yet.

@@ -7,9 +7,8 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::graph::Graph;
 use pirn_events::event::{EventMask, RaisedEvent};
 
-use super::effect::Effect;
-use super::environment::RunEnvironment;
-use super::record::EventInterest;
+use super::data::effect::Effect;
+use super::environment::{EventInterest, RunEnvironment};
 
 pub(super) struct Step<'a> {
     pub(super) now: Millis,

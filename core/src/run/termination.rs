@@ -6,13 +6,15 @@ use pirn_definition::definition::MergeVariables;
 use pirn_definition::event_type::EventType;
 use serde_json::{Value, json};
 
+use super::ThreadNo;
+use super::data::effect::Effect;
+use super::data::message::{ThreadResult, Timer};
+use super::data::thread_state::Slot;
 use super::firing::{AbandonAction, too_late};
-use super::message::{ThreadResult, Timer};
 use super::quiescence::TerminationAction;
-use super::slots::Slot;
+use super::state::RunMachine;
 use super::step::Step;
 use super::tree::{Origin, OwnedWork};
-use super::{Effect, RunMachine, ThreadNo};
 use crate::join;
 use crate::thread::{CancelReason, EffectId};
 

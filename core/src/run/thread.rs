@@ -3,7 +3,7 @@
 //!
 //! A turn changes only the thread, the state that all threads share, and the queue. A panic in it affects no other thread.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{Conversation, MessageRules};
@@ -12,164 +12,28 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeIx, NodeKind};
 use pirn_events::event::{EventMask, RaisedEvent};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::budget::ThreadLookup;
-use super::conversation::{ConversationSlot, ConversationState};
-use super::effect::Effect;
+use super::data::effect::Effect;
+use super::data::message::{Message, Request, ThreadRequest, ToConversation, ToSupervisor, ToThread, TriggerContext};
+use super::data::thread_state::{EffectBuffers, LiveThread, RareFields};
+use super::data::user_messages::UserMessages;
 use super::environment::CallResult;
 use super::globals::{Evaluated, Globals, assigned};
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::memory::{Memory, STEP};
-use super::message::{
-    FinalThreadState, Merge, Message, Request, ThreadRequest, ThreadResult, ToConversation, ToSupervisor, ToThread,
-    TriggerContext,
-};
 use super::step::Step;
-use super::user_messages::UserMessages;
-use crate::status::ThreadStatus;
+use super::tree::ThreadLookup;
 use crate::thread::{
-    self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, OfferedTools, Outcome,
-    Output, ThreadEnd, ThreadKind, ThreadMachine, ThreadScope, TokenFigures, When,
+    self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, OfferedTools, Outcome, Output,
+    ThreadKind, ThreadScope, TokenFigures, When,
 };
 
 /// Maximum number of effects in one turn. A loop of nodes that never wait continues in a later turn, so that cancels, pauses and
 /// other runs get their turns.
 const MAX_EFFECTS_A_TURN: usize = 4_096;
-
-/// State of a thread that has started or received a message.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct LiveThread {
-    pub(super) machine: ThreadMachine,
-    pub(super) speech: ConversationSlot,
-    /// Effect that the supervisor performs for the thread. Further ones are in [`RareFields`].
-    supervised: Option<EffectId>,
-    /// True after a panic: all further messages are dropped.
-    has_panicked: bool,
-    /// True if the starter of the thread uses its remaining state.
-    keeps_artifacts: bool,
-    rare: Option<Box<RareFields>>,
-}
-
-/// Fields that few threads have.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct RareFields {
-    merges: BTreeMap<FiringId, Box<Merge>>,
-    /// Effects that the supervisor performs for the thread, in addition to [`LiveThread::supervised`].
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    supervised: BTreeSet<EffectId>,
-    /// Effects that exceeded the limit of the last turn.
-    left_over: VecDeque<thread::Effect>,
-}
-
-/// Buffers for effects: a queue of those to perform, and the output of the current step. Shared by all threads of a host, one turn
-/// at a time.
-#[derive(Debug, Default)]
-pub struct EffectBuffers {
-    queue: VecDeque<thread::Effect>,
-    out: Vec<thread::Effect>,
-}
-
-impl LiveThread {
-    /// Returns the conversation that the thread owns; `None` if it uses another thread's, or if it was lost.
-    pub(super) fn conversation(&self) -> Option<&Conversation> {
-        match &self.speech {
-            ConversationSlot::Own(own) => Some(own.machine.conversation()),
-            ConversationSlot::Shared(_) | ConversationSlot::Lost => None,
-        }
-    }
-
-    /// Replaces the conversation of a thread that has not started.
-    pub(super) fn begin_with(&mut self, conversation: Conversation) {
-        if let ConversationSlot::Own(own) = &mut self.speech {
-            // The creation of the thread has determined the limit. Only the messages come from the session.
-            *own = ConversationState::new(conversation, own.machine.token_limit());
-        }
-    }
-
-    #[allow(clippy::inline_always)] // a thread is created in its final place, without a copy
-    #[inline(always)]
-    pub(super) fn new(machine: ThreadMachine, speech: ConversationSlot, keeps_artifacts: bool) -> Self {
-        Self {
-            machine,
-            speech,
-            supervised: None,
-            has_panicked: false,
-            keeps_artifacts,
-            rare: None,
-        }
-    }
-
-    /// Records that the supervisor performs an effect of the thread.
-    pub(super) fn supervise(&mut self, effect: EffectId) {
-        // Most threads have one such effect at a time.
-        match self.supervised {
-            None => self.supervised = Some(effect),
-            Some(_) => drop(self.rare.get_or_insert_default().supervised.insert(effect)),
-        }
-    }
-
-    /// Removes an effect that was answered or cancelled. Returns false if the supervisor does not perform it.
-    fn unsupervise(&mut self, effect: EffectId) -> bool {
-        if self.supervised == Some(effect) {
-            self.supervised = None;
-            return true;
-        }
-        self.rare.as_mut().is_some_and(|rare| rare.supervised.remove(&effect))
-    }
-
-    /// Returns the owner of the conversation that this thread uses.
-    pub(super) fn speaks_in(&self, own: ThreadNo) -> ThreadNo {
-        match self.speech {
-            ConversationSlot::Own(_) | ConversationSlot::Lost => own,
-            ConversationSlot::Shared(owner) => owner,
-        }
-    }
-
-    /// Ends the thread after its actor panicked, with the history so far. The history is append-only, so that it is valid even if
-    /// the panic interrupted a step.
-    pub(super) fn panicked(&mut self, message: &str) -> ThreadResult {
-        self.has_panicked = true;
-        let history = self.machine.take_broken_history();
-        let mut error = panicked(message);
-        error.thread_id = Some(Arc::clone(self.machine.thread_id()));
-        error.path_id = self.machine.path_id().cloned();
-        error.node_id = Some(Arc::clone(&self.machine.graph().node(self.machine.node()).id));
-        let end = ThreadEnd {
-            status: ThreadStatus::Failed,
-            output: Output::default(),
-            error: Some(error),
-        };
-        self.ended(end, history, true)
-    }
-
-    fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>, panicked: bool) -> ThreadResult {
-        ThreadResult {
-            end,
-            spent: self.machine.spent().clone(),
-            panicked,
-            artifacts: self.keeps_artifacts.then(|| {
-                Box::new(FinalThreadState {
-                    variables: self.machine.variables().clone(),
-                    history,
-                    node: self.machine.node(),
-                    // The conversation adds itself when it forwards the end, so that it contains all earlier operations.
-                    conversation: None,
-                    warnings: Vec::new(),
-                })
-            }),
-        }
-    }
-}
-
-/// Returns the error of a thread whose actor panicked.
-pub(super) fn panicked(message: &str) -> RunError {
-    let message = format!("the thread's actor panicked: {message}");
-    RunError::new(RunErrorCode::ActorPanicked, message)
-}
 
 /// A turn of a thread.
 pub(super) struct ThreadTurn<'t, 'a> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use pirn_definition::graph::{ForkIx, Graph};
 use serde::{Deserialize, Serialize};
 
-use super::graphs::GraphNo;
+use super::graphs::{GraphNo, Graphs};
 use super::{ForkNo, ThreadNo};
 use crate::thread::{EffectId, FiringId, ThreadKind};
 
@@ -223,6 +223,13 @@ impl Tree {
             }));
         }
     }
+}
+
+/// Threads of a run with the workflows that they walk.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadLookup<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) graphs: &'a Graphs,
 }
 
 #[cfg(test)]

@@ -1,65 +1,18 @@
 //! Function calls and notifications of triggers. A durable run performs them as effects, so that start and end of each are
 //! journaled.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_definition::definition::InDoubt;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
-use pirn_events::event::{Event, RaisedEvent};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use pirn_events::event::RaisedEvent;
+use serde_json::json;
 
-use super::message::FollowUp;
+use super::data::effect::Effect;
+use super::data::message::FollowUp;
+use super::data::trigger::{CallNo, CallTarget, TriggerCall};
+use super::state::RunMachine;
 use super::step::Step;
-use super::{Effect, RunMachine};
-
-/// Number of a trigger's call in its run.
-pub type CallNo = u64;
-
-/// A call by a trigger.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TriggerCall {
-    /// Id of the trigger.
-    pub trigger_id: Arc<str>,
-    /// Event on which the trigger fired.
-    pub event: Arc<Event>,
-    /// Function or hook to call.
-    pub target: CallTarget,
-    /// Policy for a call that is interrupted by the end of the process.
-    pub in_doubt: InDoubt,
-    /// True if the run's outcome waits for the call; else only the run's settlement waits for it.
-    pub holds_outcome: bool,
-}
-
-/// Target of a trigger's call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum CallTarget {
-    /// A registered function.
-    Function {
-        /// Name of the function.
-        name: String,
-        /// Parameters, passed together with the event.
-        parameters: Map<String, Value>,
-    },
-    /// The engine's notification hook.
-    Notification {
-        /// Text of the notification.
-        message: String,
-        /// Channel name, interpreted by the hook.
-        channel: Option<String>,
-    },
-}
-
-/// Open calls of a run's triggers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct TriggerCalls {
-    last: CallNo,
-    open: BTreeMap<CallNo, Arc<TriggerCall>>,
-}
 
 impl RunMachine {
     /// Starts a call for a trigger that fired.

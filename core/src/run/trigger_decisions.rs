@@ -14,7 +14,7 @@ use pirn_events::event::Event;
 use pirn_events::trigger::{FireResult, Owner, TriggerMachine, WatchingTrigger};
 use serde_json::{Map, Value, json};
 
-use super::effect::Effect;
+use super::data::effect::Effect;
 use super::trigger_progress::{Matching, TriggerProgress};
 
 /// Decision of a trigger on an event that it watches.

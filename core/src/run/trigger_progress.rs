@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::effect::Effect;
-use super::message::{Message, ToSupervisor};
+use super::data::effect::Effect;
+use super::data::message::{Message, ToSupervisor};
 use super::record::ReplayStep;
 
 /// Progress of the triggers.
@@ -79,8 +79,9 @@ mod tests {
     use pirn_definition::graph::{CompileContext, compile_loaded};
     use pirn_events::event::RaisedEvent;
 
-    use super::super::firing_record::FiringRecord;
-    use super::super::record::{EventInterest, JournaledInput};
+    use super::super::data::message::FiringRecord;
+    use super::super::environment::EventInterest;
+    use super::super::record::JournaledInput;
     use super::*;
 
     fn told(message: ToSupervisor) -> JournaledInput {

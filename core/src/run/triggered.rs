@@ -16,17 +16,19 @@ use pirn_definition::message::Message as ChatMessage;
 use pirn_events::event::Event;
 use serde_json::{Map, Value, json};
 
-use super::effect::DetachedStart;
-use super::firing::{Firing, FiringAdmission, FiringRun, FiringState, too_late};
-use super::message::{
+use super::ThreadNo;
+use super::data::effect::{DetachedStart, Effect};
+use super::data::message::{
     Assigned, Change, ConversationSource, FinalThreadState, Merge, Timer, ToConversation, ToThread, TriggerContext,
 };
-use super::report::NodeReport;
-use super::start::InitialState;
+use super::data::report::NodeReport;
+use super::data::summaries::SummaryWarning;
+use super::data::thread_state::InitialState;
+use super::data::trigger::Firing;
+use super::firing::{FiringAdmission, FiringRun, FiringState, too_late};
+use super::state::RunMachine;
 use super::step::Step;
-use super::summaries::SummaryWarning;
 use super::tree::Origin;
-use super::{Effect, RunMachine, ThreadNo};
 use crate::status::ThreadStatus;
 use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};
 

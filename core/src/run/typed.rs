@@ -4,7 +4,7 @@ use pirn_definition::error::RunError;
 use serde::Deserialize;
 use serde_path_to_error::{Path, Segment};
 
-use super::report::RunReport;
+use super::data::report::RunReport;
 use crate::status::ThreadStatus;
 
 /// Reason that an output cannot be converted.

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use pirn_conversation::conversation::TokenUsage;
 
-use super::RunMachine;
-use super::report::{NodeUsage, PathUsage, UsageReport};
-use super::slots::Slot;
+use super::data::report::{NodeUsage, PathUsage, UsageReport};
+use super::data::thread_state::Slot;
+use super::state::RunMachine;
 use super::tree::Origin;
 use super::{ForkNo, ThreadNo};
 use crate::thread::UsageByNode;

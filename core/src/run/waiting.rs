@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::ThreadNo;
-use super::effect::Effect;
-use super::message::{Message, ToSupervisor, ToThread};
+use super::data::effect::Effect;
+use super::data::message::{Message, ToSupervisor, ToThread};
+use super::data::trigger::CallNo;
 use super::open_effects::{OpenEffects, awaited};
-use super::trigger_calls::CallNo;
 use crate::thread::{self, EffectId, FiringId, Input};
 
 /// Reason that a run waits. If there are several, the first variant in this order counts.

@@ -8,7 +8,7 @@ use pirn_definition::definition::{
 use pirn_definition::graph::{NodeIx, NodeKind, SubmittedWorkflow};
 use serde_json::{Value, json};
 
-use super::message::ThreadRequest;
+use super::data::message::ThreadRequest;
 use super::thread::ThreadTurn;
 use crate::thread::{self, Callee, ConsentRequest, EffectId, Outcome, ToolResult, called_workflows};
 

@@ -25,7 +25,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub(super) fn of(conversation: &Conversation, from: usize) -> Self {
+    pub(in crate::run) fn of(conversation: &Conversation, from: usize) -> Self {
         Self {
             // The clone costs O(1) and does not follow later changes.
             snapshot: conversation.clone(),
@@ -37,7 +37,7 @@ impl Messages {
 
 impl Messages {
     /// Returns the conversation that contains them.
-    pub(super) fn conversation(&self) -> &Conversation {
+    pub(in crate::run) fn conversation(&self) -> &Conversation {
         &self.snapshot
     }
 }

@@ -17,46 +17,46 @@ use crate::thread::{ContinuedRequest, OfferedTools};
 
 /// Request state of a conversation.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Requests {
+pub(in crate::run) struct Requests {
     /// Last request to its model.
-    pub(super) last: Option<LastRequest>,
+    pub(in crate::run) last: Option<LastRequest>,
     /// Last requests in comparable form, while REQUEST_PREPARED has a subscriber.
-    pub(super) prefix: Option<PrefixWatch>,
+    pub(in crate::run) prefix: Option<PrefixWatch>,
     /// Use of the provider's prompt cache; `None` until a reply reports one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cache: Option<Box<CacheWatch>>,
+    pub(in crate::run) cache: Option<Box<CacheWatch>>,
     /// Warnings of the summaries that compressed this conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<SummaryWarning>,
+    pub(in crate::run) warnings: Vec<SummaryWarning>,
     /// Cached outline of the next request. Not serialized: it is computed from the conversation.
     #[serde(skip)]
-    pub(super) outline: Outline,
+    pub(in crate::run) outline: Outline,
 }
 
 /// Parts of a request that do not come from the conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LastRequest {
-    pub(super) thread_id: Arc<str>,
+    pub(in crate::run) thread_id: Arc<str>,
     /// Profile; `None` for the default one.
-    pub(super) profile_id: Option<Arc<str>>,
-    pub(super) tools: Vec<Arc<str>>,
+    pub(in crate::run) profile_id: Option<Arc<str>>,
+    pub(in crate::run) tools: Vec<Arc<str>>,
     /// Tools that the request offered in addition to its node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) offered: Option<Arc<OfferedTools>>,
-    pub(super) parameters: Option<Arc<Map<String, Value>>>,
-    pub(super) agent: AgentKind,
-    pub(super) system: Option<String>,
-    pub(super) pinned: Option<Box<Pinned>>,
+    pub(in crate::run) offered: Option<Arc<OfferedTools>>,
+    pub(in crate::run) parameters: Option<Arc<Map<String, Value>>>,
+    pub(in crate::run) agent: AgentKind,
+    pub(in crate::run) system: Option<String>,
+    pub(in crate::run) pinned: Option<Box<Pinned>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) budget: Option<String>,
-    pub(super) strategy: PinStrategy,
-    pub(super) tool_tokens: u64,
-    pub(super) rules: MessageRules,
+    pub(in crate::run) budget: Option<String>,
+    pub(in crate::run) strategy: PinStrategy,
+    pub(in crate::run) tool_tokens: u64,
+    pub(in crate::run) rules: MessageRules,
 }
 
 impl LastRequest {
     /// Returns the parts with which the conversation becomes the next request of the model.
-    pub(super) fn parts(&self) -> RequestParts<'_> {
+    pub(in crate::run) fn parts(&self) -> RequestParts<'_> {
         RequestParts {
             agent: self.agent,
             pinned: self.pinned.as_deref(),
@@ -71,7 +71,7 @@ impl LastRequest {
 
     /// Builds the next request of the conversation, followed by the instruction to summarize all but its last `kept` messages.
     /// Returns `None` if the model would not see every message that the summary replaces.
-    pub(super) fn summary_request(
+    pub(in crate::run) fn summary_request(
         &self,
         conversation: &Conversation,
         kept: usize,
@@ -96,7 +96,7 @@ impl LastRequest {
     }
 
     /// Returns the profile, tools and parameters with which the request is sent.
-    pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> ContinuedRequest {
+    pub(in crate::run) fn goes_on(&self, transcript: Arc<ModelRequest>) -> ContinuedRequest {
         ContinuedRequest {
             thread_id: Arc::clone(&self.thread_id),
             // Equal tools are part of the prefix that the provider has cached.

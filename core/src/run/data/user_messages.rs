@@ -1,4 +1,4 @@
-//! Messages of people to a run. [`super::message_intake`] has the table of their states.
+//! Messages of people to a run. [`crate::run::message_intake`] has the table of their states.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -98,7 +98,7 @@ impl std::error::Error for MessageRefused {}
 
 /// Messages of a run. Boxed in the run, because few runs receive any.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct UserMessages {
+pub(in crate::run) struct UserMessages {
     /// Messages that are not in the conversation yet, in the order of their arrival.
     waiting: Vec<UserMessage>,
     /// Ids of the last messages, oldest first.
@@ -109,27 +109,27 @@ pub(super) struct UserMessages {
 
 impl UserMessages {
     /// Returns the messages that are not in the conversation yet, in the order of their arrival.
-    pub(super) fn waiting(&self) -> &[UserMessage] {
+    pub(in crate::run) fn waiting(&self) -> &[UserMessage] {
         &self.waiting
     }
 
     /// Returns true if the run has received a message with this id.
-    pub(super) fn has_received(&self, id: &Arc<str>) -> bool {
+    pub(in crate::run) fn has_received(&self, id: &Arc<str>) -> bool {
         self.recent.contains(id)
     }
 
     /// Returns the number of messages received.
-    pub(super) fn received(&self) -> u64 {
+    pub(in crate::run) fn received(&self) -> u64 {
         self.received
     }
 
     /// Returns when the most urgent message is to be added; `None` if no message waits.
-    pub(super) fn next(&self) -> Option<When> {
+    pub(in crate::run) fn next(&self) -> Option<When> {
         self.waiting.iter().map(|message| message.when).min()
     }
 
     /// Removes the messages that are to be added now, in the order of their arrival. At [`When::WhenIdle`] these are all.
-    pub(super) fn take(&mut self, now: When) -> Vec<UserMessage> {
+    pub(in crate::run) fn take(&mut self, now: When) -> Vec<UserMessage> {
         let (due, later) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|message| message.when <= now);
@@ -137,7 +137,7 @@ impl UserMessages {
         due
     }
 
-    pub(super) fn receive(&mut self, message: UserMessage) {
+    pub(in crate::run) fn receive(&mut self, message: UserMessage) {
         self.received += 1;
         if self.recent.len() == MAX_RECENT_IDS {
             self.recent.pop_front();
@@ -148,7 +148,10 @@ impl UserMessages {
 }
 
 /// Returns the fields of `USER_MESSAGE`.
-pub(super) fn event_fields(message: &UserMessage, status: &'static str) -> [(&'static str, serde_json::Value); 4] {
+pub(in crate::run) fn event_fields(
+    message: &UserMessage,
+    status: &'static str,
+) -> [(&'static str, serde_json::Value); 4] {
     [
         ("messageId", json!(message.id)),
         ("status", json!(status)),

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
-use super::thread_list::ThreadList;
+use super::thread_list::{ThreadList, ThreadReport};
 use super::user_messages::UserMessage;
 use crate::status::ThreadStatus;
-use crate::thread::{NodeStatus, ThreadKind};
+use crate::thread::NodeStatus;
 
 /// Result of a run. `pirn run --output json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ pub struct ConversationReport {
 
 impl ConversationReport {
     /// Creates the report of a conversation. `in_session`: the session has the initial messages of the run.
-    pub(super) fn of(conversation: &Conversation, in_session: bool) -> Self {
+    pub(in crate::run) fn of(conversation: &Conversation, in_session: bool) -> Self {
         // A fork of a session inherits messages too, but its report lists all of them (`RunMachine::session_id`).
         let from = if in_session { conversation.inherited() } else { 0 };
         Self {
@@ -250,29 +250,6 @@ pub struct NodeReport {
     /// Firing whose sub-workflow contains the node (`mergeHistory: true`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing: Option<u64>,
-}
-
-/// A thread in a report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ThreadReport {
-    /// Id of the thread, unique in the run.
-    pub thread_id: Arc<str>,
-    /// Kind of the thread.
-    pub kind: ThreadKind,
-    /// Id of the thread's workflow.
-    pub workflow_id: Arc<str>,
-    /// Id of the thread's fork path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_id: Option<Arc<str>>,
-    /// Status at the time of the report.
-    pub status: ThreadStatus,
-    /// Usage of the thread's model calls.
-    #[serde(default, skip_serializing_if = "TokenUsage::is_nothing")]
-    pub usage: TokenUsage,
-    /// Usage including everything that the thread started, if that is more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage_with_started: Option<TokenUsage>,
 }
 
 /// A firing of a trigger that started a sub-workflow or a run.

@@ -5,23 +5,21 @@ use std::sync::Arc;
 use pirn_conversation::conversation::compression::CompressionResult;
 use pirn_conversation::conversation::{Basis, Conversation, MessageRules};
 use pirn_definition::Millis;
-use pirn_definition::definition::{ConversationMode, PinSection, Pinned, VariableScope};
+use pirn_definition::definition::{ConversationMode, InDoubt, PinSection, Pinned, TriggerDefinition, VariableScope};
 use pirn_definition::error::RunError;
 use pirn_definition::graph::{ForkIx, NodeIx};
 use pirn_definition::message::Message as ChatMessage;
-use pirn_events::event::RaisedEvent;
+use pirn_events::event::{Event, RaisedEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::firing::Firing;
-use super::firing_record::FiringRecord;
+use super::doubt::UnresolvedEffect;
 use super::last_request::LastRequest;
-use super::panics::Panic;
 use super::session::SessionState;
 use super::summaries::SummaryWarning;
-use super::trigger_calls::{CallNo, TriggerCall};
+use super::trigger::{CallNo, CallTarget, Firing, TriggerCall};
 use super::user_messages::UserMessage;
-use super::{ForkNo, ThreadNo, UnresolvedEffect};
+use crate::run::{ForkNo, ThreadNo};
 use crate::thread::{
     Callee, CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, OfferedTools, Outcome, Snapshot,
     ThreadEnd, TriggeredResult, UsageByNode, Variables,
@@ -103,7 +101,7 @@ pub enum ToSupervisor {
     Raise(Vec<RaisedEvent>),
     /// External: raise an event that a trigger derived from another event.
     FollowUp(Box<FollowUp>),
-    /// External: a trigger fired on an event of the run. [`RunMachine::tell`](super::RunMachine::tell) replaces this message by the
+    /// External: a trigger fired on an event of the run. [`RunMachine::tell`](crate::run::RunMachine::tell) replaces this message by the
     /// message of the trigger's action.
     Fired(Box<FiringRecord>),
     // Shared: the run retains the call while the host performs it.
@@ -476,7 +474,7 @@ pub enum Change {
 
 impl Control {
     /// Converts the command to an input of a thread.
-    pub(super) fn input(self, trigger_depth: u32) -> Input {
+    pub(in crate::run) fn input(self, trigger_depth: u32) -> Input {
         match self {
             Self::Cancel(reason) => Input::Cancel {
                 reason: CancelReason::Requested { reason },
@@ -501,4 +499,148 @@ mod tests {
     fn a_message_has_at_most_120_bytes() {
         assert!(size_of::<Message>() <= 120, "{}", size_of::<Message>());
     }
+}
+
+/// A trigger fired on an event of the run. Firing and action are one message, so that they are recorded atomically.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FiringRecord {
+    /// Sequence number of the event.
+    pub sequence: u64,
+    /// Name of the trigger, with its owner.
+    pub trigger: Arc<str>,
+    /// The event. Not serialized: a rebuilt run raises it again before this message is taken.
+    #[serde(skip)]
+    pub(in crate::run) event: Option<Arc<Event>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    does: Option<Action>,
+}
+
+/// Action of a trigger in the run that raised the event.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Action {
+    Fire(Arc<TriggerDefinition>),
+    FireAlone(Arc<TriggerDefinition>),
+    Call {
+        trigger_id: Arc<str>,
+        target: CallTarget,
+        in_doubt: InDoubt,
+        holds_outcome: bool,
+    },
+    /// A message that does not contain the event.
+    Tell(Box<Message>),
+}
+
+impl FiringRecord {
+    /// Creates the record. `does` is the message to the run; `None` if the trigger does nothing in the run.
+    pub fn new(sequence: u64, trigger: Arc<str>, does: Option<Message>) -> Self {
+        let (event, does) = match does {
+            None => (None, None),
+            Some(Message::Supervisor(ToSupervisor::Fire(firing))) => {
+                (Some(firing.event), Some(Action::Fire(firing.trigger)))
+            }
+            Some(Message::Supervisor(ToSupervisor::FireAlone(firing))) => {
+                (Some(firing.event), Some(Action::FireAlone(firing.trigger)))
+            }
+            Some(Message::Supervisor(ToSupervisor::CallTrigger(call))) => {
+                // The sender usually passes its only reference: the call is moved, not copied.
+                let TriggerCall {
+                    trigger_id,
+                    event,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                } = Arc::unwrap_or_clone(call);
+                let call = Action::Call {
+                    trigger_id,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                };
+                (Some(event), Some(call))
+            }
+            // The message itself: it has no event that could be left out of the record.
+            Some(message) => (None, Some(Action::Tell(Box::new(message)))),
+        };
+        Self {
+            sequence,
+            trigger,
+            event,
+            does,
+        }
+    }
+
+    /// Returns true if the event must be attached before the message is taken.
+    pub(in crate::run) fn needs_event(&self) -> bool {
+        match &self.does {
+            Some(Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }) => self.event.is_none(),
+            Some(Action::Tell(_)) | None => false,
+        }
+    }
+
+    /// Returns false if the trigger does not watch events of this type.
+    pub(in crate::run) fn fits(&self, event: &Event) -> bool {
+        match &self.does {
+            Some(Action::Fire(trigger) | Action::FireAlone(trigger)) => {
+                // False if the run was rebuilt under another definition: another event may have this number then.
+                trigger.watches().any(|watched| watched == event.raised.event_type)
+            }
+            // The record of a call does not have the definition of the trigger.
+            Some(Action::Call { .. } | Action::Tell(_)) | None => true,
+        }
+    }
+
+    /// Returns the message for the run; `None` if the trigger does nothing there.
+    pub(in crate::run) fn message(self) -> Option<Message> {
+        let message = match (self.does?, self.event) {
+            (Action::Tell(message), _) => return Some(*message),
+            (Action::Fire(trigger), Some(event)) => ToSupervisor::Fire(Box::new(Firing { trigger, event })),
+            (Action::FireAlone(trigger), Some(event)) => ToSupervisor::FireAlone(Box::new(Firing { trigger, event })),
+            (
+                Action::Call {
+                    trigger_id,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                },
+                Some(event),
+            ) => ToSupervisor::CallTrigger(Arc::new(TriggerCall {
+                trigger_id,
+                event,
+                target,
+                in_doubt,
+                holds_outcome,
+            })),
+            // Not reached: a replay ends with `Diverged` if `NamedEvents::complete` finds no event.
+            (Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }, None) => return None,
+        };
+        Some(Message::Supervisor(message))
+    }
+}
+
+/// An actor panicked while it handled the message that was taken last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Panic {
+    /// Actor that panicked.
+    pub of: Panicked,
+    /// Panic message.
+    pub message: String,
+}
+
+/// The actor that panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Panicked {
+    /// A thread. It ends with status FAILED, with the state so far if that was saved.
+    Thread {
+        /// Number of the thread.
+        thread: ThreadNo,
+        /// True if the state so far can be saved.
+        is_known: bool,
+    },
+    /// A conversation. The thread that awaits its answer receives an error, and the thread that owns it ends.
+    Conversation {
+        /// Owner of the conversation.
+        owner: ThreadNo,
+        /// Thread that awaits its answer, with the effect.
+        asker: Option<(ThreadNo, EffectId)>,
+    },
 }

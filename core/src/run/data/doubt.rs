@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pirn_definition::definition::InDoubt;
 use serde::{Deserialize, Serialize};
 
-use super::ThreadNo;
-use super::trigger_calls::CallNo;
+use super::trigger::CallNo;
+use crate::run::ThreadNo;
 use crate::thread::{self, EffectId};
 
 /// An effect in doubt, as reported to a run that resumes after a crash.
@@ -151,4 +151,4 @@ pub fn trigger_key(run_id: &str, call: CallNo) -> String {
 
 /// The effects of a run that were in doubt after crashes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Doubts(pub(super) Vec<DoubtReport>);
+pub(in crate::run) struct Doubts(pub(in crate::run) Vec<DoubtReport>);

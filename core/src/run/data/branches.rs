@@ -7,14 +7,15 @@ use pirn_definition::graph::{ForkIx, Graph, NodeIx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::graphs::GraphNo;
 use super::message::ForkSnapshot;
-use crate::join::{JoinedPath, PathReport, item_reports, path_reports};
-use crate::thread::item_names;
+use crate::join::{ForkJoinMachine, JoinedPath, PathReport, item_reports, path_reports};
+use crate::run::ThreadNo;
+use crate::run::graphs::GraphNo;
+use crate::thread::{EffectId, item_names};
 
 /// Branches of a fork.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Branches {
+pub(in crate::run) enum Branches {
     Paths {
         ix: ForkIx,
         start: Box<ForkSnapshot>,
@@ -32,7 +33,7 @@ pub(super) enum Branches {
 
 impl Branches {
     /// Returns the node that starts the branches, in the parent's graph.
-    pub(super) fn starts_at(&self, graph: &Graph) -> NodeIx {
+    pub(in crate::run) fn starts_at(&self, graph: &Graph) -> NodeIx {
         match self {
             Self::Paths { ix, .. } => graph.fork(*ix).fork_node,
             // A MAP has no JOIN node: its threads start and end at the same node.
@@ -41,7 +42,7 @@ impl Branches {
     }
 
     /// Returns the node at which the parent waits.
-    pub(super) fn joins_at(&self, graph: &Graph) -> NodeIx {
+    pub(in crate::run) fn joins_at(&self, graph: &Graph) -> NodeIx {
         match self {
             Self::Paths { ix, .. } => graph.fork(*ix).join_node,
             Self::Items { node, .. } => *node,
@@ -49,7 +50,7 @@ impl Branches {
     }
 
     /// Passes the branches to `then`, in the form in which a join's error shows them.
-    pub(super) fn reported<R>(
+    pub(in crate::run) fn reported<R>(
         &self,
         graph: &Graph,
         run_id: &str,
@@ -62,4 +63,15 @@ impl Branches {
             Self::Items { .. } => then(&item_reports(&item_names(joined.len()), run_id, joined)),
         }
     }
+}
+
+/// An active fork.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::run) struct ForkRun {
+    pub(in crate::run) machine: ForkJoinMachine,
+    pub(in crate::run) parent: ThreadNo,
+    pub(in crate::run) effect: EffectId,
+    pub(in crate::run) branches: Branches,
+    pub(in crate::run) threads: Vec<Option<ThreadNo>>,
+    pub(in crate::run) depth: u32,
 }

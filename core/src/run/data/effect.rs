@@ -8,22 +8,22 @@ use pirn_definition::message::Message as ChatMessage;
 use pirn_events::event::{Event, RaisedEvent};
 use serde_json::Value;
 
-use super::ThreadNo;
 use super::message::Timer;
 use super::report::RunReport;
 use super::session::SessionLeft;
-use super::trigger_calls::{CallNo, TriggerCall};
+use super::trigger::{CallNo, TriggerCall};
+use crate::run::ThreadNo;
 use crate::thread::{self, EffectId, FiringId};
 
-/// An effect to be performed outside of the run machine. Results return as a [`super::Message`].
+/// An effect to be performed outside of the run machine. Results return as a [`crate::run::Message`].
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A thread may take its first step: the host sends [`thread::Input::Start`]. Used only with [`super::RunSeed::picks_starts`].
+    /// A thread may take its first step: the host sends [`thread::Input::Start`]. Used only with [`crate::run::RunSeed::picks_starts`].
     Begin {
         /// Thread to start.
         thread: ThreadNo,
     },
-    /// The run waits for its turn in its session: the host sends [`super::ToSupervisor::Session`]. First effect of such a run.
+    /// The run waits for its turn in its session: the host sends [`crate::run::ToSupervisor::Session`]. First effect of such a run.
     AwaitSession,
     /// The run ends its turn in its session, with this update; `None` leaves the session unchanged. Precedes the outcome.
     // Boxed, like the other large contents below: the size of `Effect` is that of its largest variant.
@@ -80,7 +80,7 @@ pub enum Effect {
         /// Published events.
         events: Vec<RaisedEvent>,
     },
-    /// Sets a timer: the host sends [`super::ToSupervisor::Elapsed`].
+    /// Sets a timer: the host sends [`crate::run::ToSupervisor::Elapsed`].
     SetTimer {
         /// Identity of the timer.
         timer: Timer,
@@ -92,16 +92,16 @@ pub enum Effect {
         /// Timer to cancel.
         timer: Timer,
     },
-    /// Starts a run for which no thread of this run waits. The host reports its end as [`super::ToSupervisor::DetachedEnded`].
+    /// Starts a run for which no thread of this run waits. The host reports its end as [`crate::run::ToSupervisor::DetachedEnded`].
     StartRun(Box<DetachedStart>),
-    /// Performs the call of a trigger. The host reports its end as [`super::ToSupervisor::TriggerCalled`].
+    /// Performs the call of a trigger. The host reports its end as [`crate::run::ToSupervisor::TriggerCalled`].
     CallTrigger {
         /// Number of the call.
         call: CallNo,
         /// Call to perform.
         what: Arc<TriggerCall>,
     },
-    /// Requests [`super::ToSupervisor::TriggersQuiet`] when the triggers of all raised events have acted.
+    /// Requests [`crate::run::ToSupervisor::TriggersQuiet`] when the triggers of all raised events have acted.
     QuiesceTriggers,
     /// Sends the outcome. Detached threads may still run.
     // One per run: its allocation costs less than a larger `Effect` at each event.
@@ -177,7 +177,7 @@ impl<'a> Emitted<'a> {
     }
 
     /// Returns one of these events as the run `run_id` publishes it at time `at`.
-    pub(super) fn event(self, run_id: &Arc<str>, at: Millis, (sequence, raised): (u64, &RaisedEvent)) -> Event {
+    pub(in crate::run) fn event(self, run_id: &Arc<str>, at: Millis, (sequence, raised): (u64, &RaisedEvent)) -> Event {
         Event {
             sequence,
             // The time of the step, so that a rebuilt run publishes an equal event.

@@ -7,10 +7,32 @@ use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::graph::Graph;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::report::ThreadReport;
-use super::tree::Origin;
+use crate::run::tree::Origin;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
+
+/// A thread in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadReport {
+    /// Id of the thread, unique in the run.
+    pub thread_id: Arc<str>,
+    /// Kind of the thread.
+    pub kind: ThreadKind,
+    /// Id of the thread's workflow.
+    pub workflow_id: Arc<str>,
+    /// Id of the thread's fork path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<Arc<str>>,
+    /// Status at the time of the report.
+    pub status: ThreadStatus,
+    /// Usage of the thread's model calls.
+    #[serde(default, skip_serializing_if = "TokenUsage::is_nothing")]
+    pub usage: TokenUsage,
+    /// Usage including everything that the thread started, if that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_with_started: Option<TokenUsage>,
+}
 
 /// Threads in start order; dereferences to a slice. The list is built on first access, so that the end of a run with thousands of
 /// branches does not wait for it.
@@ -45,16 +67,16 @@ struct Thread {
 }
 
 /// Data of a thread before conversion.
-pub(super) struct KnownThread<'a> {
-    pub(super) graph: &'a Arc<Graph>,
-    pub(super) kind: ThreadKind,
-    pub(super) origin: Origin,
-    pub(super) status: ThreadStatus,
+pub(in crate::run) struct KnownThread<'a> {
+    pub(in crate::run) graph: &'a Arc<Graph>,
+    pub(in crate::run) kind: ThreadKind,
+    pub(in crate::run) origin: Origin,
+    pub(in crate::run) status: ThreadStatus,
 }
 
 impl ThreadList {
     /// Creates the list from all threads of a run, in start order.
-    pub(super) fn of<'a>(
+    pub(in crate::run) fn of<'a>(
         run_id: Arc<str>,
         threads: impl Iterator<Item = KnownThread<'a>>,
         spent: Vec<(TokenUsage, TokenUsage)>,
@@ -89,7 +111,7 @@ impl ThreadList {
     }
 
     /// Converts into a vector.
-    pub(super) fn into_vec(self) -> Vec<ThreadReport> {
+    pub(in crate::run) fn into_vec(self) -> Vec<ThreadReport> {
         let Self { known, list } = self;
         // Converted at most once: a list that was accessed is moved out.
         list.into_inner()

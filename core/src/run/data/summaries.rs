@@ -28,21 +28,21 @@ impl SummaryRules {
         }
     }
 
-    pub(super) fn is_default(&self) -> bool {
+    pub(in crate::run) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// The rules in a machine. One pointer, because every run has them and few differ from those of a new run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RunSummaryRules(Option<Box<SummaryRules>>);
+pub(in crate::run) struct RunSummaryRules(Option<Box<SummaryRules>>);
 
 impl RunSummaryRules {
-    pub(super) fn has_checklist(&self) -> bool {
+    pub(in crate::run) fn has_checklist(&self) -> bool {
         self.0.as_ref().is_none_or(|rules| rules.has_checklist)
     }
 
-    pub(super) fn profile_id(&self) -> Option<&Arc<str>> {
+    pub(in crate::run) fn profile_id(&self) -> Option<&Arc<str>> {
         self.0.as_ref()?.profile_id.as_ref()
     }
 }
@@ -54,7 +54,7 @@ impl From<SummaryRules> for RunSummaryRules {
 }
 
 /// Maximum number of warnings that a conversation retains for its report.
-pub(super) const MAX_WARNINGS: usize = 64;
+pub(in crate::run) const MAX_WARNINGS: usize = 64;
 
 /// Warning of a compression.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub enum SummaryWarning {
 
 impl SummaryWarning {
     /// Returns the warning as events and reports contain it.
-    pub(super) fn to_json(&self) -> Value {
+    pub(in crate::run) fn to_json(&self) -> Value {
         match self {
             Self::Instruction(text) => json!({
                 "code": "SUMMARY_INSTRUCTION",
@@ -83,7 +83,7 @@ impl SummaryWarning {
 }
 
 /// Adds the warnings of summaries to COMPRESSION_COMPLETED.
-pub(super) fn add_warnings(event: &mut RaisedEvent, warnings: &[SummaryWarning]) {
+pub(in crate::run) fn add_warnings(event: &mut RaisedEvent, warnings: &[SummaryWarning]) {
     if !warnings.is_empty() {
         let warnings = warnings.iter().map(SummaryWarning::to_json).collect();
         event.fields.set("warnings", Value::Array(warnings));
