@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { axe, closeBrowser, launch, open, skip, studio } from "./browser.mjs";
 import { root } from "./server.mjs";
-import { FAILING, fork } from "./workflows.mjs";
+import { provider } from "./provider.mjs";
+import { FAILING, fork, twoCalls } from "./workflows.mjs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 
@@ -226,6 +227,43 @@ describe("the page", { skip, concurrency: false }, () => {
       assert.ok((await page.locator("[data-node]").count()) < 200);
       await close(page);
     });
+  });
+
+  it("marks a collapse of the cache and a message of a person in the timeline and at the request", async () => {
+    const far = await provider();
+    const service = await studio([await file("two-calls.json", twoCalls(far.url))]);
+    const first = far.called();
+    await service.post("/runs", { workflow: "two-calls", runId: "calls" });
+    await first;
+    await service.post("/runs/calls/messages", { message: "Only the heavy ones." });
+    const release = setInterval(far.release, 20);
+    const page = await open(service.url, "#/runs/calls/timeline");
+    await page.waitForSelector(".strip .t-ok");
+    const box = await page.locator(".timeline-box").boundingBox();
+    // Below the bars of the only row, after the names of the threads.
+    const found = new Set();
+    for (let x = 191; x < box.width; x += 3) {
+      await page.mouse.move(box.x + x, box.y + 26 + 32);
+      for (const tip of await page.locator(".tip").allInnerTexts()) found.add(tip);
+    }
+    const tips = [...found].join("\n");
+    assert.match(tips, /message of a person, added: Only the heavy ones\./);
+    assert.match(tips, /cache collapsed: the provider did not have the request's start, 0 of [\d,]+ expected tokens were read from it, .* USD more/);
+    await page.goto(`${service.url}#/runs/calls/request`);
+    await page.waitForSelector(".request-line >> nth=1");
+    assert.doesNotMatch(await page.locator(".request-line >> nth=0").innerText(), /collapsed/);
+    assert.match(await page.locator(".request-line >> nth=1").innerText(), /cache collapsed/);
+    await page.click(".request-line >> nth=1");
+    await page.waitForSelector(".prefix:has-text('Cache collapsed: the provider did not have the request')");
+    if (process.env.SHOTS) await page.screenshot({ path: join(process.env.SHOTS, "request.png") });
+    assert.deepEqual(await axe(page), []);
+    await page.goto(`${service.url}#/runs/calls/timeline`);
+    await page.waitForSelector("canvas");
+    if (process.env.SHOTS) await page.screenshot({ path: join(process.env.SHOTS, "timeline.png") });
+    await close(page);
+    clearInterval(release);
+    far.close();
+    await service.stop();
   });
 
   it("asks for the token that the service requires", async () => {

@@ -50,3 +50,24 @@ export function fork(n) {
     variables: [{ name: "n", value: 0 }],
   };
 }
+
+/** Two calls of a model at `endpoint`, the second of which extends the first one, a request of more than 1,024 tokens. */
+export const twoCalls = (endpoint) => ({
+  profiles: [{ id: "far", provider: "openai", model: "small", endpoint, stream: false, prices: { input: 3, cachedRead: 0.3, output: 15 } }],
+  workflows: [
+    {
+      id: "two-calls",
+      nodes: [
+        { id: "start", type: "START" },
+        { id: "read", type: "LLM", config: { profileId: "far", prompt: "The parcels are sorted by their weight. ".repeat(300) } },
+        { id: "write", type: "LLM", config: { profileId: "far", prompt: "Write a label." } },
+        { id: "end", type: "END" },
+      ],
+      edges: [
+        { from: "start", to: "read" },
+        { from: "read", to: "write" },
+        { from: "write", to: "end" },
+      ],
+    },
+  ],
+});

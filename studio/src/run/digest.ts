@@ -1,6 +1,6 @@
 // The facts of a run that its strip shows, from the model and the API's report.
 
-import type { Report, RequestItem, Usage } from "../types";
+import type { Report, RequestItem, RunEvent, Usage } from "../types";
 import { count, duration, money, plural } from "../ui/format";
 import type { Join, Question, RunModel, Thread, Visit } from "./model";
 
@@ -149,4 +149,18 @@ export function joinStory(join: Join, model: RunModel, sequence = Infinity, thre
   for (const thread of cancelledBranches(join, sequence))
     lines.push(`${thread.path ?? thread.id} cancelled at +${duration(thread.endAt! - model.startAt)}, after ${duration(thread.endAt! - thread.startAt)}`);
   return lines;
+}
+
+const COLLAPSES: { [reason: string]: string } = {
+  compacted: "the conversation was compressed",
+  prefix_changed: "the start of the request changed",
+  unexpected: "the provider did not have the request's start",
+  unreported: "the provider reports no figures",
+};
+
+/** Why a provider read little from its cache, and how much. */
+export function collapseText({ reason, idleMs, expectedTokens, readTokens, cost }: RunEvent): string {
+  const why = reason === "expired" ? `no request for ${duration(idleMs)}` : (COLLAPSES[reason] ?? reason);
+  if (readTokens === undefined || readTokens === null) return why;
+  return `${why}, ${count(readTokens)} of ${count(expectedTokens)} expected tokens were read from it${cost ? `, ${money(cost)} more` : ""}`;
 }

@@ -79,6 +79,8 @@ export interface Call extends Span {
   result?: Json;
   /** Tokens of the reply. */
   replyTokens?: number;
+  /** The event that the provider has read less from its cache than expected. */
+  collapse?: RunEvent;
 }
 
 export interface AddedMessage {
@@ -277,6 +279,11 @@ export class RunModel {
       case "VARIABLE_CHANGED":
         this.variables.push({ sequence: event.sequence, at: event.timestamp, thread: event.threadId, name: event.name, value: event.value, scope: event.scope });
         return;
+      case "CACHE_COLLAPSED": {
+        const call = this.calls.findLast((one) => one.kind === "model" && one.thread === event.threadId && !one.held);
+        if (call) call.collapse = event;
+        return;
+      }
       case "TOKEN_LIMIT_EXCEEDED": {
         const call = this.#openModelCall.get(event.threadId);
         if (call) call.held = true;

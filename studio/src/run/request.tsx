@@ -15,6 +15,7 @@ import { Facts } from "../ui/panel";
 import { Loaded, useResource } from "../ui/resource";
 import { pairs } from "./calls";
 import { curlOf } from "./conversation";
+import { collapseText } from "./digest";
 import { MessageCard, MessageList, plainMessage } from "./messages";
 import type { Call } from "./model";
 import type { OpenRun } from "./open";
@@ -70,6 +71,7 @@ function RequestLine({ item, call }: { item: RequestItem; call?: Call }) {
     <span class="request-line">
       <span class="request-name">
         <strong>{item.nodeId || "compression"}</strong> <span class="dim">{item.model ?? item.profileId ?? ""}</span>
+        {call?.collapse && <span class="badge change">⤓ cache collapsed</span>}
       </span>
       <span class="dim">
         {time(item.at)} · {duration(item.durationMs)} · {count(total)} → {count(item.completionTokens)} tokens
@@ -147,6 +149,7 @@ function Prefix({ call, detail, items, item, other }: { call?: Call; detail?: Re
       <CacheBar total={total} stable={stable} cached={item.cachedTokens} />
       <p>
         {call && `${percent(stable, total)} of the request equals the start of the thread's previous request. `}
+        {call?.collapse && <strong>⤓ Cache collapsed: {collapseText(call.collapse)}. </strong>}
         {reason && reason !== "grew" ? `The prefix changed${where && ` at ${where}`}: ${WHY[reason] ?? reason}.` : prefix && "The request contains the previous one completely."}
       </p>
       {others.length > 0 && (

@@ -1,8 +1,9 @@
 // Draws the timeline on a canvas: only the rows and times in view.
 
+import type { RunEvent } from "../types";
 import { duration, tokens } from "../ui/format";
 import { look } from "../ui/status";
-import { strategyName } from "./digest";
+import { collapseText, strategyName } from "./digest";
 import { type Call, type Compression, countUpTo, isOpenAt, type RunModel, type Span, statusAt, type Thread, type Visit } from "./model";
 import { threadStatus, visitStatus } from "./node-state";
 import { tickStep, type TimeScale } from "./time-scale";
@@ -39,6 +40,7 @@ export interface Hit {
   height: number;
   visit?: Visit;
   call?: Call;
+  event?: RunEvent;
   thread: Thread;
   text: string;
 }
@@ -51,7 +53,7 @@ export function colours(element: Element): Colours {
   return new Proxy({} as Colours, { get: (known, name: string) => (known[name] ??= style.getPropertyValue(`--${name}`)) });
 }
 
-const TICKS = new Set(["CUSTOM", "NOTIFICATION", "USER_MESSAGE", "VARIABLE_CHANGED", "TOKEN_USAGE_WARNING", "TOKEN_LIMIT_EXCEEDED", "BUDGET_WARNING", "BUDGET_OVERRUN", "EFFECT_IN_DOUBT", "TRIGGER_FAILED", "ARTIFACT_KEPT", "SCRIPT_LOG", "INTERACTION_ANSWERED"]);
+const TICKS = new Set(["CUSTOM", "NOTIFICATION", "USER_MESSAGE", "VARIABLE_CHANGED", "TOKEN_USAGE_WARNING", "TOKEN_LIMIT_EXCEEDED", "BUDGET_WARNING", "BUDGET_OVERRUN", "EFFECT_IN_DOUBT", "TRIGGER_FAILED", "ARTIFACT_KEPT", "CACHE_COLLAPSED", "SCRIPT_LOG", "INTERACTION_ANSWERED"]);
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 
 export function draw(pen: CanvasRenderingContext2D, frame: Frame, c: Colours): Hit[] {
@@ -98,7 +100,7 @@ export function timeOf(frame: Frame, x: number): number {
 
 const endOf = (frame: Frame, span: Span): number => (span.end === undefined || span.end > frame.sequence ? frame.now : span.endAt!);
 
-function drawRow(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, thread: Thread, y: number, ticks: { x: number; type: string }[], hits: Hit[]): void {
+function drawRow(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, thread: Thread, y: number, ticks: Tick[], hits: Hit[]): void {
   const { visits } = thread;
   const t0 = frame.scale.timeAt(frame.from);
   const t1 = frame.scale.timeAt(frame.to);
@@ -120,8 +122,11 @@ function drawRow(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, thread
     covered = Math.max(covered, Math.floor(end));
     drawVisit(pen, frame, c, visit, x, end, y, hits, thread);
   }
-  for (const tick of ticks) {
-    fill(pen, /LIMIT|WARNING|OVERRUN|DOUBT|FAILED/.test(tick.type) ? c.wait! : c.violet!, tick.x, y + ROW - 7, 2, 6);
+  for (const { x, event } of ticks) {
+    const mark = MARKS[event.type];
+    fill(pen, /LIMIT|WARNING|OVERRUN|DOUBT|FAILED|COLLAPSED/.test(event.type) ? c.wait! : c.violet!, x, y + ROW - 7, 2, 6);
+    if (mark) polygon(pen, mark.map(([a, b]) => [x + 1 + a!, y + ROW - 7 + b!]));
+    hits.push({ x: x - 4, y: y + ROW - 12, width: 10, height: 11, event, thread, text: tickText(event) });
   }
   drawBrackets(pen, frame, c, thread, y);
   if (thread.status && thread.end! <= frame.sequence && thread.status !== "COMPLETED") {
@@ -239,8 +244,32 @@ function drawBrackets(pen: CanvasRenderingContext2D, frame: Frame, c: Colours, t
 const compressionOf = (model: RunModel, thread: string, until: number | undefined): Compression | undefined =>
   model.compressions.findLast((one) => one.thread === thread && (until === undefined || one.sequence <= until));
 
-function ticksByThread(frame: Frame, first: number, last: number): Map<string, { x: number; type: string }[]> {
-  const ticks = new Map<string, { x: number; type: string }[]>();
+interface Tick {
+  x: number;
+  event: RunEvent;
+}
+
+/** Shapes above a tick, relative to its top: a rhombus for a message of a person, a triangle that points down for a lost cache. */
+const MARKS: { [type: string]: number[][] } = {
+  USER_MESSAGE: [[0, -6], [4, -2], [0, 2], [-4, -2]],
+  CACHE_COLLAPSED: [[-5, -5], [5, -5], [0, 2]],
+};
+
+function polygon(pen: CanvasRenderingContext2D, points: number[][]): void {
+  pen.beginPath();
+  for (const [x, y] of points) pen.lineTo(x!, y!);
+  pen.fill();
+}
+
+/** What an event of a tick says. */
+function tickText(event: RunEvent): string {
+  if (event.type === "CACHE_COLLAPSED") return `cache collapsed: ${collapseText(event)}`;
+  if (event.type === "USER_MESSAGE") return `message of a person, ${event.status.toLowerCase()}: ${event.text}`;
+  return look(event.type).word;
+}
+
+function ticksByThread(frame: Frame, first: number, last: number): Map<string, Tick[]> {
+  const ticks = new Map<string, Tick[]>();
   for (let i = first; i < last; i++) ticks.set(frame.rows[i]!.id, []);
   const { events } = frame.model;
   const from = countUpTo(events, frame.scale.timeAt(frame.from) - 1, (event) => event.timestamp);
@@ -252,7 +281,8 @@ function ticksByThread(frame: Frame, first: number, last: number): Map<string, {
     const list = ticks.get(event.threadId);
     if (!list) continue;
     const x = Math.round(xOf(frame, event.timestamp));
-    if (list.at(-1)?.x !== x) list.push({ x, type: event.type });
+    // Many events within a pixel look like one; those with a shape are drawn in any case.
+    if (list.at(-1)?.x !== x || MARKS[event.type]) list.push({ x, event });
   }
   return ticks;
 }

@@ -18,6 +18,8 @@ const LEGEND = [
   ["bracket", "compression or trigger"],
   ["join", "join decision"],
   ["tick", "event"],
+  ["said", "message of a person"],
+  ["collapse", "cache collapsed"],
 ] as const;
 
 export function Timeline({ run }: { run: OpenRun }) {
@@ -150,6 +152,7 @@ export function Timeline({ run }: { run: OpenRun }) {
     const row = rows[Math.floor((y - RULER + top) / ROW)];
     const hit = hitAt(x, y);
     if (hit) {
+      if (hit.event) return cursor.move({ sequence: hit.event.sequence, thread: hit.thread.id });
       const item = hit.call ?? hit.visit!;
       const clicked = model.sequenceAt(timeOf(frame, x));
       cursor.move({ sequence: Math.max(item.start, Math.min(clicked, item.end ?? clicked)), node: hit.visit?.node, thread: hit.thread.id });
