@@ -32,7 +32,7 @@ pub trait Journal: Send + Sync + 'static {
 /// Records the inputs of one run. Called on the run's own thread, in order; must not block.
 pub trait RunJournal: Send {
     /// Records an input.
-    fn told(&mut self, told: &JournaledInput);
+    fn record(&mut self, input: &JournaledInput);
 
     /// Adds configuration that the run used since its last input, or since its start. Returns the settings that no longer fit
     /// into that input's record; they are passed again with the next input.

@@ -236,7 +236,7 @@ impl LocalMailbox {
         let Some(pending_durability) = &actors.pending_durability else {
             return;
         };
-        if pending_durability.is_kept(self.run.told()) {
+        if pending_durability.is_kept(self.run.recorded()) {
             actors.stop(shut_down(), &self.run);
         } else if !pending_durability.is_awaited() {
             // A caller that waits makes the next turn request a write. Its result starts the turn after that.
@@ -275,7 +275,7 @@ impl LocalMailbox {
         if self.run.parks_in() != Some(0) || !actors.machine.is_idle() {
             return self.schedule_parking(actors);
         }
-        if !pending_durability.is_kept(self.run.told()) {
+        if !pending_durability.is_kept(self.run.recorded()) {
             // No effect waited for these inputs, so they were not written yet. Parking is tried again once they are durable.
             actors.acknowledge(&self.run, Box::new(|_| ()));
             self.put_off();
@@ -295,9 +295,9 @@ impl LocalMailbox {
         match (&mut *standing, message) {
             (ActorsState::Here(actors), message) => actors.receive(message, &self.run, &self.inbox),
             (ActorsState::Parked(parked), SupervisorMsg::Woken(Ok(machine))) => {
-                let told = parked.take_told();
+                let waiting = parked.take_waiting();
                 *standing = ActorsState::Here(Box::new(Actors::woken(*machine, parked, &self.run)));
-                return told;
+                return waiting;
             }
             (ActorsState::Parked(parked), SupervisorMsg::Woken(Err(error))) => parked.stop(error, &self.run),
             (ActorsState::Parked(parked), message) => parked.receive(message, &self.run),
@@ -329,7 +329,7 @@ impl LocalInbox for LocalMailbox {
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
         };
         actors.is_controlled |= matches!(message, Message::Supervisor(ToSupervisor::Elapsed(_)));
-        self.run.tell(&mut actors.machine, message);
+        self.run.deliver(&mut actors.machine, message);
         // `turn` borrows the actors again.
         drop(standing);
         self.turn();
@@ -354,7 +354,7 @@ impl Actors {
     fn woken(machine: RunMachine, parked: &mut ParkedRun, run: &RunContext) -> Self {
         Self {
             threads: std::mem::take(&mut parked.threads),
-            pending_durability: Some(Box::new(PendingDurability::after(run.told()))),
+            pending_durability: Some(Box::new(PendingDurability::after(run.recorded()))),
             has_begun: true,
             // `false`, because `pending_durability` is set above: it continues after the steps that are durable.
             ..Self::of(machine, std::mem::take(&mut parked.supervisor), Vec::new(), false)
@@ -391,7 +391,7 @@ impl Actors {
     ) -> Self {
         let Resumed {
             mut rebuilt,
-            told,
+            inputs,
             journal,
         } = resumed;
         let (again, mut first) = rebuilt.events_again();
@@ -407,7 +407,7 @@ impl Actors {
         // The clock and the journal continue first, because inputs are recorded below.
         run.goes_on((steps, at), settings, journal);
         // Answers to missed events come first: those events are older than the new messages.
-        first.extend(told);
+        first.extend(inputs);
         if first.is_empty() && run.has_unrecorded(&mut machine) {
             // Inputs that arrived while the run had no owner are executed with this process's configuration. The configuration is
             // recorded first.
@@ -430,7 +430,7 @@ impl Actors {
             }
         }
         for message in first {
-            run.tell(&mut actors.machine, message);
+            run.deliver(&mut actors.machine, message);
         }
         let now = run.now();
         actors.effects = open.effects(now);
@@ -496,7 +496,7 @@ impl Actors {
 
     /// Requests a journal write if an effect or a caller waits for it.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
-        let step = run.told();
+        let step = run.recorded();
         if !self
             .pending_durability
             .as_mut()
@@ -620,12 +620,12 @@ impl Actors {
             } => {
                 let does = then.and_then(|then| then.for_machine(&self.machine));
                 let fired = ToSupervisor::Fired(Box::new(FiringRecord::new(sequence, trigger, does)));
-                run.tell(&mut self.machine, Message::Supervisor(fired));
+                run.deliver(&mut self.machine, Message::Supervisor(fired));
             }
             message => {
                 self.is_controlled |= matches!(message, SupervisorMsg::Control(_));
                 if let Some(message) = message.for_machine(&self.machine) {
-                    run.tell(&mut self.machine, message);
+                    run.deliver(&mut self.machine, message);
                 }
             }
         }
@@ -637,7 +637,7 @@ impl Actors {
         let Some((message, taken)) = answer.check(&self.machine, run.ports().fits, run.host.wall_clock()) else {
             return;
         };
-        run.tell(&mut self.machine, message);
+        run.deliver(&mut self.machine, message);
         self.acknowledge(
             run,
             Box::new(|kept| taken(kept.map_err(|error| AnswerRefused::not_kept(&error)))),
@@ -652,7 +652,7 @@ impl Actors {
         };
         // A repeated message changes nothing, but the first one may not be durable yet.
         if let Some(message) = message {
-            run.tell(&mut self.machine, message);
+            run.deliver(&mut self.machine, message);
         }
         self.acknowledge(
             run,
@@ -663,7 +663,7 @@ impl Actors {
     /// Calls `acknowledge` once all inputs so far are durable.
     fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
         match &mut self.pending_durability {
-            Some(pending_durability) => pending_durability.acknowledge(run.told(), acknowledge),
+            Some(pending_durability) => pending_durability.acknowledge(run.recorded(), acknowledge),
             // Without a durable journal an input counts as durable at once.
             None => acknowledge(Ok(())),
         }
@@ -703,7 +703,7 @@ impl Actors {
             match &mut self.pending_durability {
                 None => self.perform_effect(effect, (now, now), run, inbox),
                 Some(pending_durability) => {
-                    if let Some(effect) = pending_durability.pass(run.told(), now, effect) {
+                    if let Some(effect) = pending_durability.pass(run.recorded(), now, effect) {
                         self.perform_effect(effect, (now, now), run, inbox);
                     }
                 }
@@ -764,26 +764,26 @@ impl Actors {
             MessageTarget::Thread(thread) => Panicked::Thread { thread, is_known: true },
             MessageTarget::Conversation(owner, asker) => Panicked::Conversation { owner, asker },
         };
-        let told = |of| {
+        let panic = |of| {
             let message = message.clone();
             Message::Supervisor(ToSupervisor::Panicked(Box::new(Panic { of, message })))
         };
         let machine = &mut self.machine;
         run.note_settings(machine);
-        let of = match (contained(|| machine.tell(told(of))), of) {
+        let of = match (contained(|| machine.receive(panic(of))), of) {
             // The partial results of the thread are unusable too: the panic is reported without them.
             (Err(_), Panicked::Thread { thread, .. }) => {
                 let of = Panicked::Thread {
                     thread,
                     is_known: false,
                 };
-                machine.tell(told(of));
+                machine.receive(panic(of));
                 of
             }
             (Err(_) | Ok(()), of) => of,
         };
         // Recorded after the machine has handled it, because only then is it known whether the partial results are usable.
-        run.record(machine, told(of));
+        run.record(machine, panic(of));
         // Effects that the actor had produced before the panic are still executed.
         match contained(|| self.perform(now, run, inbox)) {
             Err(Exit::Panicked { message }) => Some(message),
@@ -811,7 +811,7 @@ pub(crate) struct RunActor {
     /// Mailbox of the run; `None` until the first turn, which builds it from `spec`.
     mailbox: Option<Rc<LocalMailbox>>,
     /// Messages that arrived before the mailbox was built.
-    told: Vec<SupervisorMsg>,
+    waiting: Vec<SupervisorMsg>,
 }
 
 impl RunActor {
@@ -820,14 +820,14 @@ impl RunActor {
             run,
             spec: Some(Box::new(spec)),
             mailbox: None,
-            told: Vec::new(),
+            waiting: Vec::new(),
         }
     }
 
     /// Starts a run whose start was delayed. Messages that arrived before are handled first.
     fn begin(&mut self, context: &mut Context<Self>) {
         let mailbox = self.mailbox();
-        for message in std::mem::take(&mut self.told) {
+        for message in std::mem::take(&mut self.waiting) {
             mailbox.receive(message);
         }
         self.receive(SupervisorMsg::Begin, context);
@@ -891,7 +891,7 @@ impl Handler<SupervisorMsg> for RunActor {
         match message {
             message if self.mailbox.is_some() => self.receive(message, context),
             SupervisorMsg::Begin => self.begin(context),
-            message => self.told.push(message),
+            message => self.waiting.push(message),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct ParkedRun {
     pub(crate) supervisor: SupervisorActor,
     pub(crate) threads: Vec<Option<Box<ThreadActor>>>,
     /// Messages for the machine. The machine is being rebuilt if there are any.
-    told: Vec<SupervisorMsg>,
+    waiting: Vec<SupervisorMsg>,
 }
 
 impl ParkedRun {
@@ -32,7 +32,7 @@ impl ParkedRun {
         Self {
             supervisor,
             threads,
-            told: Vec::new(),
+            waiting: Vec::new(),
         }
     }
 
@@ -44,18 +44,18 @@ impl ParkedRun {
         match message {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             // A run is parked only after all of its inputs are durable.
-            SupervisorMsg::AwaitKept(kept) if self.told.is_empty() => kept(Ok(())),
+            SupervisorMsg::AwaitKept(kept) if self.waiting.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
             SupervisorMsg::Closing => {
                 run.close();
-                if run.is_to_leave() && self.told.is_empty() {
+                if run.is_to_leave() && self.waiting.is_empty() {
                     self.stop(shut_down(), run);
                 }
             }
             message => {
                 // Only the first message starts the reconstruction; its result delivers them all.
-                self.told.push(message);
-                if self.told.len() == 1 {
+                self.waiting.push(message);
+                if self.waiting.len() == 1 {
                     run.wake();
                 }
             }
@@ -63,13 +63,13 @@ impl ParkedRun {
     }
 
     /// Removes the queued messages.
-    pub(crate) fn take_told(&mut self) -> Vec<SupervisorMsg> {
-        std::mem::take(&mut self.told)
+    pub(crate) fn take_waiting(&mut self) -> Vec<SupervisorMsg> {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Ends the run in this process.
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
-        for message in self.take_told() {
+        for message in self.take_waiting() {
             message.refuse(Some(&error));
         }
         self.threads.clear();

@@ -76,7 +76,7 @@ pub struct Resumed {
     /// The run as it was.
     pub rebuilt: RebuiltRun,
     /// Messages delivered before anything else.
-    pub told: Vec<Message>,
+    pub inputs: Vec<Message>,
     /// Journal of its further inputs.
     pub journal: Box<dyn RunJournal>,
 }
@@ -133,14 +133,14 @@ impl InlineServices {
     pub(crate) fn replay(
         &self,
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
         saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
     ) -> Result<(RunMachine, Settings), Diverged> {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let settings = SharedSettings::new(Settings::rebuilding());
         let mut env = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
-        let machine = RunMachine::replay(begun, told, &mut env, ActorEnvironment::listen, saw)?;
+        let machine = RunMachine::replay(begun, inputs, &mut env, ActorEnvironment::listen, saw)?;
         Ok((machine, settings.into_inner()))
     }
 }
@@ -177,13 +177,13 @@ impl ReplayFacts {
         self.open.saw(&replayed);
         self.triggers.saw(&replayed);
         match replayed {
-            ReplayStep::Input(told) => {
+            ReplayStep::Input(input) => {
                 self.steps += 1;
-                self.at = Some(told.at);
-                self.listening = told.listening;
-                self.is_uncarried = told.uncarried;
+                self.at = Some(input.at);
+                self.listening = input.listening;
+                self.is_uncarried = input.uncarried;
                 // An owner at this input has started all earlier effects.
-                if !told.uncarried {
+                if !input.uncarried {
                     self.not_begun.clear();
                 }
             }

@@ -51,15 +51,15 @@ pub(crate) struct RunContext {
     journal: RefCell<Option<Box<dyn RunJournal>>>,
     /// Recorded configuration (token counts, profiles) of a durable run.
     configuration: Option<Box<Configuration>>,
-    /// Number of steps, one for each recorded input.
-    told: Cell<u64>,
+    /// Number of recorded inputs.
+    recorded: Cell<u64>,
     /// Event types raised without any subscriber. A durable run raises all of them, so that sequences are equal in every process.
     promised: EventMask,
     /// Difference between the run's clock and the host's. The run's clock continues across processes.
     epoch: Millis,
     /// Time of the last input, for a run with a journal. All steps that follow from an input use its time, so that a replay uses
     /// equal times.
-    told_at: Cell<Option<Millis>>,
+    input_at: Cell<Option<Millis>>,
     next_waiter: Cell<WaitNo>,
     /// The bus has the list of CUSTOM events to retain.
     keeps_events: Cell<bool>,
@@ -107,10 +107,10 @@ impl RunContext {
             supervisor,
             journal: RefCell::default(),
             configuration: is_durable.then(Box::default),
-            told: Cell::default(),
+            recorded: Cell::default(),
             promised,
             epoch,
-            told_at: Cell::default(),
+            input_at: Cell::default(),
             next_waiter: Cell::default(),
             keeps_events: Cell::default(),
             is_on_bus: Cell::default(),
@@ -149,13 +149,13 @@ impl RunContext {
 
     /// Returns the time of the next steps.
     pub(crate) fn step_time(&self) -> Millis {
-        self.told_at.get().unwrap_or_else(|| self.now())
+        self.input_at.get().unwrap_or_else(|| self.now())
     }
 
     /// Opens the journal of a new run.
     pub(crate) fn begun(&self, begun: &RunStart) {
         let journal = self.ports().journal.as_ref();
-        self.told_at.set(journal.map(|_| begun.at));
+        self.input_at.set(journal.map(|_| begun.at));
         self.journal
             .replace(journal.map(|journal| journal.begun(begun, self.inline_services.graphs())));
     }
@@ -166,8 +166,8 @@ impl RunContext {
             settings.go_on();
             *own.get() = settings;
         }
-        self.told.set(steps);
-        self.told_at.set(Some(at));
+        self.recorded.set(steps);
+        self.input_at.set(Some(at));
         self.journal.replace(Some(journal));
     }
 
@@ -178,19 +178,19 @@ impl RunContext {
     }
 
     /// Sends an external input to the run's machine, and records it in the journal.
-    pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
+    pub(crate) fn deliver(&self, machine: &mut RunMachine, message: Message) {
         // The time is fixed before the input is recorded, because a replay reads it from the record.
-        if self.told_at.get().is_some() {
-            self.told_at.set(Some(self.now()));
+        if self.input_at.get().is_some() {
+            self.input_at.set(Some(self.now()));
         }
         // Recorded first, because the record contains the number of steps before this input.
         let message = self.record(machine, message);
-        machine.tell(message);
+        machine.receive(message);
     }
 
-    /// Number of steps so far.
-    pub(crate) fn told(&self) -> u64 {
-        self.told.get()
+    /// Returns the number of recorded inputs.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.get()
     }
 
     /// Reports an effect to the journal.
@@ -218,7 +218,7 @@ impl RunContext {
     }
 
     fn await_durable(&self, keeping: JournalFlush) {
-        let (supervisor, step) = (Arc::clone(&self.supervisor), self.told.get());
+        let (supervisor, step) = (Arc::clone(&self.supervisor), self.recorded.get());
         let waiting = Box::pin(async move {
             let result = keeping.await;
             supervisor.do_send(SupervisorMsg::Kept { step, result });
@@ -257,10 +257,10 @@ impl RunContext {
         let Some(reading) = reading else { return };
         let (supervisor, needed) = (Arc::clone(&self.supervisor), self.inline_services.parts());
         let mut waking = async move {
-            let made = reading.await.and_then(|(begun, told)| {
+            let made = reading.await.and_then(|(begun, inputs)| {
                 let (ports, engine, graphs) = needed;
                 // A private evaluator, because this future may run on another thread.
-                let machine = InlineServices::apart(ports, engine, graphs).replay(begun, told, &mut |_, _| ());
+                let machine = InlineServices::apart(ports, engine, graphs).replay(begun, inputs, &mut |_, _| ());
                 let machine = machine.map(|(machine, _)| machine);
                 machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
             });
@@ -316,9 +316,9 @@ impl RunContext {
         let Some(journal) = journal.as_mut() else {
             return message;
         };
-        self.told.set(self.told.get() + 1);
+        self.recorded.set(self.recorded.get() + 1);
         let configuration = self.configuration.as_deref();
-        let told = JournaledInput {
+        let input = JournaledInput {
             at: self.step_time(),
             after: machine.steps(),
             listening: self.listening(),
@@ -333,8 +333,8 @@ impl RunContext {
         if let Some(configuration) = configuration {
             configuration.settings.get().next_step();
         }
-        journal.told(&told);
-        told.message
+        journal.record(&input);
+        input.message
     }
 
     /// Returns the bus for a message about this run. From then on the bus is also notified of the run's end.

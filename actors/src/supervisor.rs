@@ -388,6 +388,6 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
         // Recorded as an input, so that a replay repeats the failure without a start.
-        turn.run.tell(turn.machine, Message::Supervisor(ended));
+        turn.run.deliver(turn.machine, Message::Supervisor(ended));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Op
         },
     };
     // An immediate result is an input too, so that a replay does not repeat the call.
-    run.tell(turn.machine, called(call, done));
+    run.deliver(turn.machine, called(call, done));
     None
 }
 

@@ -247,7 +247,7 @@ mod tests {
             let mut queues = SessionQueues::<Arc<str>>::new(MAX_WAITING);
             let mut oracle = Oracle::default();
             // Runs that were granted the turn and have not left.
-            let mut told: Vec<Arc<str>> = Vec::new();
+            let mut granted: Vec<Arc<str>> = Vec::new();
             // Runs of an earlier process have lower numbers than every new run.
             let (mut known, mut new) = (0, 1_000);
             for op in ops {
@@ -284,7 +284,7 @@ mod tests {
                         match queues.ask(&run.place.session, &run.place.run, run.is_new, Arc::clone(&run.place.run)) {
                             SessionTurn::Now(run) => {
                                 oracle.0[at].has_asked = true;
-                                told.push(run);
+                                granted.push(run);
                             }
                             SessionTurn::Later => oracle.0[at].has_asked = true,
                             SessionTurn::Behind(found) => prop_assert_eq!(Some(found), behind.clone()),
@@ -293,18 +293,18 @@ mod tests {
                     },
                     Op::Leave(at) => if let Some(at) = pick(at) {
                         let run = oracle.0.remove(at).place;
-                        told.retain(|told| *told != run.run);
-                        told.extend(queues.leave(&run));
+                        granted.retain(|granted| *granted != run.run);
+                        granted.extend(queues.leave(&run));
                     },
                     Op::Abandon(at) => if let Some(at) = pick(at) {
                         let run = &mut oracle.0[at];
                         (run.is_carried, run.has_asked) = (false, false);
-                        told.retain(|told| *told != run.place.run);
+                        granted.retain(|granted| *granted != run.place.run);
                         queues.abandon(&run.place.session, &run.place.run);
                     },
                 }
-                told.sort();
-                prop_assert_eq!(&told, &oracle.with_turn());
+                granted.sort();
+                prop_assert_eq!(&granted, &oracle.with_turn());
             }
             for run in std::mem::take(&mut oracle.0) {
                 queues.leave(&run.place);

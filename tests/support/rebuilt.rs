@@ -16,7 +16,7 @@ type Runs = Arc<Mutex<BTreeMap<Arc<str>, Recorded>>>;
 struct Recorded {
     begun: RunStart,
     /// The inputs as JSON, so that the check also covers their serialization.
-    told: Vec<String>,
+    inputs: Vec<String>,
     did: Vec<String>,
 }
 
@@ -32,13 +32,13 @@ impl Recorder {
     #[track_caller]
     pub fn check(&self, engine: &Engine) {
         let runs = self.runs().clone();
-        for (run_id, Recorded { begun, told, did }) in runs {
-            let told: Vec<JournaledInput> = told
+        for (run_id, Recorded { begun, inputs, did }) in runs {
+            let inputs: Vec<JournaledInput> = inputs
                 .iter()
-                .map(|told| serde_json::from_str(told).unwrap_or_else(|error| panic!("{error} in {told}")))
+                .map(|input| serde_json::from_str(input).unwrap_or_else(|error| panic!("{error} in {input}")))
                 .collect();
             let again = engine
-                .rebuild(begun, told)
+                .rebuild(begun, inputs)
                 .unwrap_or_else(|diverged| panic!("run {run_id}: {diverged}"));
             let again: Vec<String> = again.iter().map(described).collect();
             let same = did.iter().zip(&again).take_while(|(one, other)| one == other).count();
@@ -79,7 +79,7 @@ impl Journal for Recorder {
     fn begun(&self, begun: &RunStart, _: &Graphs) -> Box<dyn RunJournal> {
         let recorded = Recorded {
             begun: begun.clone(),
-            told: Vec::new(),
+            inputs: Vec::new(),
             did: Vec::new(),
         };
         let run_id = Arc::clone(&begun.seed.run_id);
@@ -102,9 +102,9 @@ impl RecordedRun {
 }
 
 impl RunJournal for RecordedRun {
-    fn told(&mut self, told: &JournaledInput) {
-        let text = serde_json::to_string(told).expect("what a run is told can be written down");
-        self.with(|recorded| recorded.told.push(text));
+    fn record(&mut self, input: &JournaledInput) {
+        let text = serde_json::to_string(input).expect("an input is serializable");
+        self.with(|recorded| recorded.inputs.push(text));
     }
 
     fn did(&mut self, effect: &Effect) {

@@ -29,10 +29,10 @@ impl EngineShared {
     pub fn rebuild(
         self: &Arc<Self>,
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
     ) -> Result<(RunMachine, Vec<Effect>), Diverged> {
         let mut effects = Vec::new();
-        let machine = self.replay_seen(begun, told, self.all_graphs(), &mut |_, seen| {
+        let machine = self.replay_seen(begun, inputs, self.all_graphs(), &mut |_, seen| {
             if let ReplayStep::Effects(_, did) = seen {
                 effects.append(did);
             }
@@ -47,10 +47,10 @@ impl EngineShared {
     pub fn replay(
         self: &Arc<Self>,
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
     ) -> Result<RebuiltRun, Diverged> {
-        self.replay_watched(begun, told, graphs, &mut |_, _| ())
+        self.replay_watched(begun, inputs, graphs, &mut |_, _| ())
     }
 
     /// Like [`Self::replay`]; `watch` receives every replayed input and effect, with the machine before the input or after the step.
@@ -60,7 +60,7 @@ impl EngineShared {
     pub fn replay_watched(
         self: &Arc<Self>,
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
         watch: &mut dyn FnMut(&RunMachine, &ReplayStep<'_>),
     ) -> Result<RebuiltRun, Diverged> {
@@ -73,7 +73,7 @@ impl EngineShared {
         };
         // The calling thread may be no arbiter, so the replay has its own evaluator.
         let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
-        let rebuilt = inline_services.replay(begun, told, saw)?;
+        let rebuilt = inline_services.replay(begun, inputs, saw)?;
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
 
@@ -84,12 +84,12 @@ impl EngineShared {
     pub fn replay_seen(
         self: &Arc<Self>,
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
         saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
         let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
-        inline_services.replay(begun, told, saw).map(|(machine, _)| machine)
+        inline_services.replay(begun, inputs, saw).map(|(machine, _)| machine)
     }
 
     /// Admits a resumed run. The caller must own the run: no other process may execute it.

@@ -341,7 +341,7 @@ impl ThreadTurn<'_, '_> {
         let Some(ledger) = self.budget.as_deref_mut() else {
             return false;
         };
-        let had_waited = ledger.give_up(self.no, effect);
+        let had_waited = ledger.cancel_call(self.no, effect);
         let settled = if had_waited {
             // Nothing was used, but the released claim may let later calls start: `settled` examines them.
             Some(CallSettlement::default())
@@ -422,7 +422,7 @@ impl RunMachine {
         }
         let mut events = Vec::new();
         for effect in calls {
-            if !ledger.give_up(thread, effect)
+            if !ledger.cancel_call(thread, effect)
                 && let Some(settled) = ledger.settle(thread, effect, None)
             {
                 events.extend(places.events(ledger, None, settled));

@@ -151,12 +151,14 @@ impl ConversationTurn<'_, '_> {
         let before = self.size();
         let accepted = accept_result(self.own.machine.conversation(), basis, result, &*self.tokenizer());
         let taken = match accepted {
-            Ok(Accepted::Replace(messages)) => self.tell(ConversationInput::Replace { basis, messages }).map(|_| true),
+            Ok(Accepted::Replace(messages)) => self
+                .apply_input(ConversationInput::Replace { basis, messages })
+                .map(|_| true),
             Ok(Accepted::NotSmaller) => Ok(false),
             Err(error) => Err(refused(&error)),
         };
         // Also after an error: otherwise the token limit would never be checked again.
-        let ended = self.tell(ConversationInput::CompressionEnded).err();
+        let ended = self.apply_input(ConversationInput::CompressionEnded).err();
         match (taken, ended) {
             (Ok(changed), None) => {
                 if changed {

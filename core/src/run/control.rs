@@ -69,7 +69,7 @@ impl RunMachine {
             VariableScope::Global | VariableScope::Session => match self.globals.assign(step, &name, value, false) {
                 Ok(value) => {
                     if scope == VariableScope::Session {
-                        self.globals.hand_on(&name);
+                        self.globals.keep_for_session(&name);
                     }
                     self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
                         variable_fields(&name, &value, scope).into()

@@ -120,7 +120,8 @@ impl<'t> ConversationTurn<'t, '_> {
                 outcome
             }
             // No signal is lost with `Ok(_)`: only `BeforeModelCall` raises one.
-            Request::Restore { conversation, then } => match self.tell(ConversationInput::Restore(conversation)) {
+            Request::Restore { conversation, then } => match self.apply_input(ConversationInput::Restore(conversation))
+            {
                 Ok(_) => then,
                 Err(error) => Outcome::Failed(not_restored().caused_by(error)),
             },
@@ -138,7 +139,7 @@ impl<'t> ConversationTurn<'t, '_> {
     /// Enables the token limit check again after a compression, successful or not.
     fn compression_ended(&mut self) {
         // Cannot fail: the input only enables the check.
-        let _: Result<Vec<TokenSignal>, RunError> = self.tell(ConversationInput::CompressionEnded);
+        let _: Result<Vec<TokenSignal>, RunError> = self.apply_input(ConversationInput::CompressionEnded);
     }
 
     fn count(&self, messages: Vec<ChatMessage>) -> Vec<CountedMessage> {
@@ -155,7 +156,7 @@ impl<'t> ConversationTurn<'t, '_> {
     }
 
     /// Steps the conversation's machine and raises its events. Returns an error if the machine rejects the input.
-    pub(super) fn tell(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
+    pub(super) fn apply_input(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
         let mut effects = Vec::new();
         let before = self.own.machine.conversation().memory_total();
         self.own.machine.step(self.step.now, input, &mut effects);
@@ -191,7 +192,7 @@ impl<'t> ConversationTurn<'t, '_> {
     }
 
     fn done(&mut self, input: ConversationInput) -> Outcome {
-        match self.tell(input) {
+        match self.apply_input(input) {
             Ok(_) => Outcome::Done,
             Err(error) => Outcome::Failed(error),
         }
@@ -353,7 +354,7 @@ impl<'t> ConversationTurn<'t, '_> {
                 [("repairs", json!(request.repairs()))],
             ));
         }
-        let signals = match self.tell(ConversationInput::BeforeModelCall {
+        let signals = match self.apply_input(ConversationInput::BeforeModelCall {
             tokens: request.tokens(),
         }) {
             Ok(signals) => signals,

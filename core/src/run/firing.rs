@@ -209,8 +209,8 @@ impl Firings {
     }
 
     /// Ends the firings of a main thread that has ended, and returns the action for each.
-    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
-        self.0.as_deref_mut().map(|all| all.give_up(main)).unwrap_or_default()
+    pub(super) fn abandon(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
+        self.0.as_deref_mut().map(|all| all.abandon(main)).unwrap_or_default()
     }
 }
 
@@ -353,7 +353,7 @@ impl AllFirings {
         self.all.get_mut(&id).filter(|run| run.state == FiringState::Preparing)
     }
 
-    pub(super) fn begun(&mut self, id: FiringId, thread: ThreadNo) {
+    pub(super) fn started(&mut self, id: FiringId, thread: ThreadNo) {
         self.pass(id, FiringState::Preparing, FiringState::Running(thread));
     }
 
@@ -404,14 +404,14 @@ impl AllFirings {
         error
     }
 
-    fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
+    fn abandon(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
         // An ended thread does not take them.
         self.holding.remove(&main);
         // Copied, because `never_began` removes elements from `open`.
         let open: Vec<(FiringId, FiringState)> = self.open(main).map(|(id, run)| (id, run.state)).collect();
         open.into_iter()
             .map(|(id, state)| {
-                let given_up = match state {
+                let abandoned = match state {
                     // The state stays: `triggered_ended` ends the firing when its thread has ended.
                     FiringState::Running(thread) => AbandonAction::Stop(thread),
                     FiringState::Queued | FiringState::Preparing => AbandonAction::NeverBegan(self.never_began(id)),
@@ -419,7 +419,7 @@ impl AllFirings {
                     FiringState::Returning => AbandonAction::TooLate,
                     FiringState::Detached | FiringState::Over => AbandonAction::Nothing,
                 };
-                (id, given_up)
+                (id, abandoned)
             })
             .collect()
     }
@@ -489,7 +489,7 @@ mod tests {
             "another thread's"
         );
         assert_eq!(firings.next_of(0), Some(1));
-        firings.begun(1, 5);
+        firings.started(1, 5);
         assert_eq!(
             firings.admit(plain(5, 1), 0, true),
             FiringAdmission::Coalesced,
@@ -524,7 +524,7 @@ mod tests {
         firings.admit(firing(2, 2, true, EventType::TokenLimitExceeded), 0, true);
         assert_eq!(firings.next_of(0), Some(1));
         assert_eq!(firings.next_of(0), None, "one prepares");
-        firings.begun(1, 4);
+        firings.started(1, 4);
         assert_eq!(firings.next_of(0), None, "one runs");
         firings.returning(1);
         assert_eq!(
@@ -532,7 +532,7 @@ mod tests {
             Some(2),
             "the thread is held for 2 and cannot take 1 before"
         );
-        firings.begun(2, 5);
+        firings.started(2, 5);
         firings.returning(2);
         firings.admit(plain(3, 3), 0, true);
         assert_eq!(firings.next_of(0), None, "a compression takes effect first");
@@ -549,14 +549,14 @@ mod tests {
             firings.admit(early(id, trigger), 0, true);
         }
         assert_eq!(firings.next_of(0), Some(1));
-        firings.begun(1, 4);
+        firings.started(1, 4);
         assert_eq!(firings.next_of(0), None, "one compression at a time");
         for (id, trigger) in [(3, 3), (4, 4)] {
             firings.admit(plain(id, trigger), 0, true);
         }
         assert_eq!(firings.next_of(0), Some(3), "it passes both");
         assert_eq!(firings.next_of(0), None, "others are one at a time as ever");
-        firings.begun(3, 5);
+        firings.started(3, 5);
         firings.returning(1);
         firings.over(3, None);
         assert_eq!(
@@ -574,7 +574,7 @@ mod tests {
         let mut firings = Firings::default();
         firings.admit(firing(1, 1, true, EventType::TokenLimitApproached), 0, true);
         firings.next_of(0);
-        firings.begun(1, 4);
+        firings.started(1, 4);
         let exceeded = |id, holds| firing(id, 1, holds, EventType::TokenLimitExceeded);
         assert_eq!(
             firings.admit(exceeded(2, false), 0, true),
@@ -605,17 +605,17 @@ mod tests {
             firings.admit(plain(id, id as usize), 0, true);
         }
         firings.next_of(0);
-        firings.begun(1, 8);
-        let given_up = firings.give_up(0);
-        assert_eq!(given_up[0], (1, AbandonAction::Stop(8)));
+        firings.started(1, 8);
+        let abandoned = firings.abandon(0);
+        assert_eq!(abandoned[0], (1, AbandonAction::Stop(8)));
         assert!(matches!(
-            &given_up[1..],
+            &abandoned[1..],
             [(2, AbandonAction::NeverBegan(_)), (3, AbandonAction::NeverBegan(_))]
         ));
         firings.returning(1);
-        assert_eq!(firings.give_up(0), [(1, AbandonAction::TooLate)]);
+        assert_eq!(firings.abandon(0), [(1, AbandonAction::TooLate)]);
         firings.over(1, Some(too_late()));
-        assert_eq!(firings.give_up(0), []);
+        assert_eq!(firings.abandon(0), []);
         assert!(!firings.over(1, None), "once");
     }
 
@@ -631,13 +631,13 @@ mod tests {
                 match input {
                     0 => { firings.admit(plain(next_id, (id % 3) as usize), 0, true); next_id += 1; }
                     1 => { firings.next_of(0); }
-                    2 => firings.begun(id, 9),
+                    2 => firings.started(id, 9),
                     3 => firings.run_begun(id),
                     4 => firings.returning(id),
                     5 => { if firings.over(id, None) { prop_assert!(over.insert(id)); } }
                     6 => { if let Some(FiringState::Queued | FiringState::Preparing) = before.get(&id) { firings.never_began(id); over.insert(id); } }
-                    _ => for (id, given_up) in firings.give_up(0) {
-                        if matches!(given_up, AbandonAction::NeverBegan(_)) { prop_assert!(over.insert(id)); }
+                    _ => for (id, abandoned) in firings.abandon(0) {
+                        if matches!(abandoned, AbandonAction::NeverBegan(_)) { prop_assert!(over.insert(id)); }
                     },
                 }
                 for (id, run) in firings.iter() {

@@ -398,13 +398,13 @@ impl RunMachine {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
             let end = thread.and_then(|thread| self.end_of(thread));
-            let unheard = thread.filter(|_| *status == PathStatus::Stopped);
-            let unheard = unheard.and_then(|thread| match self.slots.get(thread as usize) {
+            let unstopped = thread.filter(|_| *status == PathStatus::Stopped);
+            let unstopped = unstopped.and_then(|thread| match self.slots.get(thread as usize) {
                 Some(Slot::Live(live)) => PathEnd::of_thread(live.machine.status()),
                 Some(Slot::NotStarted(_) | Slot::Ended(_)) | None => None,
             });
             JoinedPath {
-                status: unheard.map_or(*status, PathStatus::from),
+                status: unstopped.map_or(*status, PathStatus::from),
                 thread: *thread,
                 output: end.map(|end| end.output.clone()),
                 error: end.and_then(|end| end.error.clone()),

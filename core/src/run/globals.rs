@@ -101,8 +101,8 @@ impl Globals {
     }
 
     /// Marks a variable to be passed to the next run of the session.
-    pub(super) fn hand_on(&mut self, name: &str) {
-        self.variables.hand_on(name);
+    pub(super) fn keep_for_session(&mut self, name: &str) {
+        self.variables.keep_for_session(name);
     }
 
     fn note_write(&mut self, name: &Arc<str>) {

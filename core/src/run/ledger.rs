@@ -220,7 +220,7 @@ impl Ledger {
     }
 
     /// Clears both lists when the run receives an input.
-    pub(super) fn told(&mut self) {
+    pub(super) fn next_input(&mut self) {
         // A journal has taken the list by now. Without one, nothing does, and the list would grow.
         self.lately.clear();
         self.again.clear();
@@ -496,7 +496,7 @@ impl Ledger {
     }
 
     /// Cancels a queued call. Returns true if the call was still queued and never sent.
-    pub(super) fn give_up(&mut self, thread: ThreadNo, effect: EffectId) -> bool {
+    pub(super) fn cancel_call(&mut self, thread: ThreadNo, effect: EffectId) -> bool {
         let place = self.places.get(&thread).and_then(|places| places.get(&effect));
         place.copied().is_some_and(|place| self.take_waiting(place).is_some())
     }
@@ -705,7 +705,7 @@ mod tests {
                 let place = which % oracle.calls.len();
                 let (thread, id, call) = (place as ThreadNo, place as EffectId, oracle.calls[place]);
                 let used = (what == 2).then(|| most % (call.most + 1));
-                let had_waited = used.is_none() && ledger.give_up(thread, id);
+                let had_waited = used.is_none() && ledger.cancel_call(thread, id);
                 prop_assert_eq!(had_waited, used.is_none() && call.state == State::Waits);
                 if call.state == State::Open {
                     let amount = used.map(|tokens| Amount { tokens, ..Amount::default() });
@@ -760,7 +760,7 @@ mod tests {
             }
         }
         assert_eq!(open.len(), 10);
-        let mut begun = 10;
+        let mut started = 10;
         while let Some(item) = open.pop_front() {
             // Usage is small, so that all items get their turn.
             let used = Amount {
@@ -772,19 +772,19 @@ mod tests {
                 match released {
                     ReleasedCalls::Begins(item, _) => {
                         open.push_back(item);
-                        begun += 1;
+                        started += 1;
                     }
                     ReleasedCalls::Refused(..) => {}
                 }
             }
-            if begun > 9_000 {
+            if started > 9_000 {
                 break;
             }
         }
-        assert!(begun > 9_000);
+        assert!(started > 9_000);
         assert!(ledger.visits <= 3 * 10_000, "{} calls were looked at", ledger.visits);
         for item in 9_000..10_000 {
-            ledger.give_up(item, 0);
+            ledger.cancel_call(item, 0);
             ledger.release();
         }
         assert!(ledger.visits <= 4 * 10_000, "{} calls were looked at", ledger.visits);
@@ -805,7 +805,7 @@ mod tests {
         for call in (0..50).chain([51, 50]).chain(52..100) {
             assert_eq!(again.most_of(call, 0, || most(0)), most(u64::from(call)));
         }
-        again.told();
+        again.next_input();
         assert_eq!(again.most_of(7, 0, || most(0)), most(0));
     }
 }

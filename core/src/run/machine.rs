@@ -116,10 +116,10 @@ impl RunMachine {
     }
 
     /// Queues an external input behind all queued messages. The panic of an actor takes effect at once.
-    pub fn tell(&mut self, message: Message) {
+    pub fn receive(&mut self, message: Message) {
         // Maxima of model calls are recorded for one input each: those of the previous input must not answer this one.
         if let Some(ledger) = &mut self.budget {
-            ledger.told();
+            ledger.next_input();
         }
         match message {
             Message::Supervisor(ToSupervisor::Panicked(panic)) => self.panicked(&panic),
@@ -346,7 +346,7 @@ impl RunMachine {
             ToSupervisor::Say(message) => self.say(*message, step),
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
-            // `tell` queues the message of a firing; `Migrated` is read from the journal only.
+            // `receive` queues the message of a firing; `Migrated` is read from the journal only.
             ToSupervisor::Fired(_) | ToSupervisor::Migrated(_) => {}
             ToSupervisor::CallTrigger(call) => self.call_trigger(call, step),
             ToSupervisor::TriggerCalled { call, error } => self.trigger_called(call, error, step),
@@ -385,7 +385,7 @@ impl RunMachine {
             ToSupervisor::Prepared { firing, prepared } => self.prepared(firing, prepared, step),
             ToSupervisor::Applied { firing, error } => self.applied(firing, error, step),
             ToSupervisor::Ended { thread, ended } => self.ended(thread, ended, step),
-            // `tell` handles panics from outside before they are queued.
+            // `receive` handles panics from outside before they are queued.
             ToSupervisor::Panicked(panic) => self.panicked(&panic),
             ToSupervisor::ConversationLost { thread, error } => {
                 self.send(thread, ToThread::Input(Input::Fail(error)));

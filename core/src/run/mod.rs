@@ -1,14 +1,14 @@
 //! A whole run as one state machine: threads, forks, conversations, firings and termination, without actors or I/O.
 //!
-//! [`RunMachine`] receives a [`Message`] with [`RunMachine::tell`], processes queued messages one by one with [`RunMachine::step`],
+//! [`RunMachine`] receives a [`Message`] with [`RunMachine::receive`], processes queued messages one by one with [`RunMachine::step`],
 //! and returns [`Effect`]s for the host to perform. Messages between its actors use its internal queue. The machine can be
 //! serialized, and rebuilt by sending it all external messages again in their order:
 //!
 //! ```no_run
 //! # use pirn_core::run::{Effect, Message, RunMachine, RunEnvironment};
-//! fn hear(run: &mut RunMachine, now: u64, message: Message, env: &mut dyn RunEnvironment) -> Vec<Effect> {
+//! fn process(run: &mut RunMachine, now: u64, message: Message, env: &mut dyn RunEnvironment) -> Vec<Effect> {
 //!     let mut effects = Vec::new();
-//!     run.tell(message);
+//!     run.receive(message);
 //!     while let Some(message) = run.next_message() {
 //!         run.step(now, message, env, &mut effects);
 //!     }

@@ -47,7 +47,7 @@ impl OpenEffects {
     /// Applies one element of a replay.
     pub fn saw(&mut self, replayed: &ReplayStep<'_>) {
         match replayed {
-            ReplayStep::Input(told) => self.told(&told.message),
+            ReplayStep::Input(input) => self.received(&input.message),
             // The time of the step fixes the deadlines of its timers.
             ReplayStep::Effects(at, effects) => effects.iter().for_each(|effect| self.did(*at, effect)),
         }
@@ -149,7 +149,7 @@ impl OpenEffects {
         }
     }
 
-    fn told(&mut self, message: &Message) {
+    fn received(&mut self, message: &Message) {
         match message {
             Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
                 self.remove_effect(*thread, *effect);

@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn a_run_reports_once_and_then_settles_once(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
             let mut end = Termination::default();
-            let (mut asked, mut told) = (0_u32, Vec::new());
+            let (mut asked, mut actions) = (0_u32, Vec::new());
             let waits = inputs.iter().filter(|(input, _, attached, _)| *input == 1 && *attached > 0).count();
             for (input, main_ended, attached, detached) in inputs {
                 let quiet = match input {
@@ -206,12 +206,12 @@ mod tests {
                 };
                 match quiet {
                     Some(TerminationAction::AskTriggers) => asked += 1,
-                    Some(quiet) => told.push(quiet),
+                    Some(quiet) => actions.push(quiet),
                     None => {}
                 }
             }
             prop_assert!(asked as usize <= (waits + 1) * MAX_QUIESCE_ROUNDS as usize);
-            prop_assert!([TerminationAction::Report, TerminationAction::Settle].starts_with(&told), "{:?}", told);
+            prop_assert!([TerminationAction::Report, TerminationAction::Settle].starts_with(&actions), "{:?}", actions);
         }
     }
 }

@@ -251,14 +251,14 @@ impl RunMachine {
     /// raise the event on which a recorded trigger fired.
     pub fn replay<W: RunEnvironment>(
         begun: RunStart,
-        told: impl IntoIterator<Item = JournaledInput>,
+        inputs: impl IntoIterator<Item = JournaledInput>,
         env: &mut W,
         listen: impl Fn(&mut W, EventInterest),
         saw: &mut dyn FnMut(&Self, ReplayStep<'_>),
     ) -> Result<Self, Diverged> {
         // All records are read before the first step: only events that a record refers to are retained.
-        let told: Vec<JournaledInput> = told.into_iter().collect();
-        let mut events = NamedEvents::of(&begun.seed.run_id, told.iter().map(|input| &input.message));
+        let inputs: Vec<JournaledInput> = inputs.into_iter().collect();
+        let mut events = NamedEvents::of(&begun.seed.run_id, inputs.iter().map(|input| &input.message));
         let (mut now, mut did) = (begun.at, Vec::new());
         listen(env, begun.listening);
         // Before the machine exists: its creation reads the token limit of the workflow.
@@ -283,25 +283,25 @@ impl RunMachine {
             saw(machine, ReplayStep::Effects(now, &mut did));
             true
         };
-        for (mut told, number) in told.into_iter().zip(1..) {
+        for (mut input, number) in inputs.into_iter().zip(1..) {
             // Before the loop: the rest of the previous step reads these settings.
-            env.expect(&told.before);
-            machine.expect_calls(&told.before);
+            env.expect(&input.before);
+            machine.expect_calls(&input.before);
             // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
-            while machine.steps() < told.after && step(&mut machine, now, env, &mut events, saw) {}
+            while machine.steps() < input.after && step(&mut machine, now, env, &mut events, saw) {}
             // A lower count means that the queue ran empty earlier than in the first execution.
-            if machine.steps() != told.after || !events.complete(&mut told.message) {
+            if machine.steps() != input.after || !events.complete(&mut input.message) {
                 return Err(Diverged { step: number });
             }
-            now = told.at;
-            listen(env, told.listening);
+            now = input.at;
+            listen(env, input.listening);
             env.next_step();
-            env.expect(&told.settings);
-            // Before `tell`, which takes the message: an input precedes its effects.
-            saw(&machine, ReplayStep::Input(&told));
-            machine.tell(told.message);
-            // After `tell`, which discards the calls expected for the previous input.
-            machine.expect_calls(&told.settings);
+            env.expect(&input.settings);
+            // Before `receive`, which takes the message: an input precedes its effects.
+            saw(&machine, ReplayStep::Input(&input));
+            machine.receive(input.message);
+            // After `receive`, which discards the calls expected for the previous input.
+            machine.expect_calls(&input.settings);
         }
         // No record limits the last step, so that its queue is processed to the end.
         while step(&mut machine, now, env, &mut events, saw) {}

@@ -51,8 +51,8 @@ impl RunMachine {
         if !self.awaits_session() || !self.tree.is_live(0) {
             return;
         }
-        let begun = turn.and_then(|state| self.take_session(state, step));
-        match begun {
+        let taken = turn.and_then(|state| self.take_session(state, step));
+        match taken {
             Ok(()) => self.begin_main(step),
             Err(error) => self.send(0, ToThread::Input(Input::Fail(error))),
         }
@@ -66,7 +66,7 @@ impl RunMachine {
             if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
                 self.globals.assign(step, &name, value, false)?;
                 // The update replaces all variables of the session, so those that the run never assigns are passed on too.
-                self.globals.hand_on(&name);
+                self.globals.keep_for_session(&name);
             }
         }
         // Also for version 0: the first run creates the state of the session when it ends its turn.
@@ -102,7 +102,7 @@ impl RunMachine {
         let is_kept = report.status == ThreadStatus::Completed || session.seed.keeps_on_failure;
         let began = session.began.as_ref().filter(|_| is_kept && !session.seed.is_aside);
         let left = began.map(|began| {
-            let variables = self.globals.handed_on();
+            let variables = self.globals.session_variables();
             let state = SessionState {
                 version: began.version + 1,
                 tokenizer: Arc::clone(&began.tokenizer),

@@ -65,10 +65,10 @@ impl RunMachine {
             step.out.push(Effect::StopTimer { timer });
         }
         for owned in owned {
-            self.give_up(owned, trigger_depth, step);
+            self.cancel_owned(owned, trigger_depth, step);
         }
-        for (firing, given_up) in self.firings.give_up(thread) {
-            match given_up {
+        for (firing, abandoned) in self.firings.abandon(thread) {
+            match abandoned {
                 AbandonAction::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
                 AbandonAction::NeverBegan(error) => self.emit_refused(firing, &error, step),
                 AbandonAction::TooLate => self.applied(firing, Some(too_late()), step),
@@ -141,7 +141,7 @@ impl RunMachine {
     }
 
     /// Cancels work that an ended thread owned.
-    fn give_up(&mut self, owned: OwnedWork, trigger_depth: u32, step: &mut Step<'_>) {
+    fn cancel_owned(&mut self, owned: OwnedWork, trigger_depth: u32, step: &mut Step<'_>) {
         match owned {
             // Through the join, which decides once: its branches are then cancelled as losers.
             OwnedWork::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),
@@ -159,7 +159,7 @@ impl RunMachine {
             // Disowned first: the end of the thread must not cancel it a second time.
             self.tree.disown(thread, owned);
             let trigger_depth = self.tree.trigger_depth(thread);
-            self.give_up(owned, trigger_depth, step);
+            self.cancel_owned(owned, trigger_depth, step);
         }
     }
 }

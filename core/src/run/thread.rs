@@ -203,7 +203,7 @@ impl ThreadTurn<'_, '_> {
                 let outcome = match self.globals.assign(self.step, &name, value, readonly) {
                     Ok(value) => {
                         if is_of_session {
-                            self.globals.hand_on(&name);
+                            self.globals.keep_for_session(&name);
                         }
                         Outcome::Value(value)
                     }

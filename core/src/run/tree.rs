@@ -275,10 +275,10 @@ mod tests {
             for first in ends {
                 let mut queue = vec![first];
                 while let Some(thread) = queue.pop() {
-                    let given_up = tree.end(thread);
+                    let abandoned = tree.end(thread);
                     let is_known = (thread as usize) < tree.len();
-                    prop_assert_eq!(given_up.is_some(), is_known && ended.insert(thread));
-                    queue.extend(given_up.into_iter().flatten().map(|owned| match owned {
+                    prop_assert_eq!(abandoned.is_some(), is_known && ended.insert(thread));
+                    queue.extend(abandoned.into_iter().flatten().map(|owned| match owned {
                         OwnedWork::Child { thread, .. } => thread,
                         OwnedWork::Fork(_) => unreachable!("the tree has none"),
                     }));

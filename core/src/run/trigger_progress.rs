@@ -34,7 +34,7 @@ impl TriggerProgress {
     /// Applies one element of a replay.
     pub fn saw(&mut self, replayed: &ReplayStep<'_>) {
         match replayed {
-            ReplayStep::Input(told) => match &told.message {
+            ReplayStep::Input(input) => match &input.message {
                 Message::Supervisor(ToSupervisor::Fired(fired)) => {
                     self.fired.insert((fired.sequence, Arc::clone(&fired.trigger)));
                 }
@@ -84,7 +84,7 @@ mod tests {
     use super::super::record::JournaledInput;
     use super::*;
 
-    fn told(message: ToSupervisor) -> JournaledInput {
+    fn journaled(message: ToSupervisor) -> JournaledInput {
         JournaledInput {
             at: 0,
             after: 0,
@@ -113,7 +113,7 @@ mod tests {
         acted.saw(&ReplayStep::Effects(0, &mut (1..=4).map(emit).collect()));
         assert_eq!(acted.about(1, &one), Matching::Open, "nothing is recorded");
         let fired = FiringRecord::new(3, Arc::clone(&one), None);
-        acted.saw(&ReplayStep::Input(&told(ToSupervisor::Fired(Box::new(fired)))));
+        acted.saw(&ReplayStep::Input(&journaled(ToSupervisor::Fired(Box::new(fired)))));
         assert_eq!(
             acted.about(2, &one),
             Matching::Over,
@@ -127,7 +127,7 @@ mod tests {
         );
         assert_eq!(acted.about(4, &one), Matching::Open);
         acted.saw(&ReplayStep::Effects(0, &mut vec![Effect::QuiesceTriggers, emit(5)]));
-        acted.saw(&ReplayStep::Input(&told(ToSupervisor::TriggersQuiet)));
+        acted.saw(&ReplayStep::Input(&journaled(ToSupervisor::TriggersQuiet)));
         assert_eq!(acted.about(4, &other), Matching::Over, "they were quiet after it");
         assert_eq!(acted.about(5, &one), Matching::Open, "raised after the question");
     }

@@ -175,7 +175,7 @@ impl RunMachine {
                 let thread = self.start(start, step);
                 let thread_id = self.thread_id(thread);
                 // After `start`: the state contains the number of the thread.
-                self.firings.begun(id, thread);
+                self.firings.started(id, thread);
                 if let Some(run) = self.firings.get_mut(id) {
                     run.report.thread_id = thread_id.to_string();
                 }

@@ -101,7 +101,7 @@ impl PendingWaits {
     }
 
     /// Updates the waits with an input of the run.
-    pub fn told(&mut self, message: &Message) {
+    pub fn received(&mut self, message: &Message) {
         match message {
             Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
                 self.close(Place::Thread(*thread, *effect));

@@ -155,7 +155,7 @@ impl Harness {
         if let Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) = &message {
             self.is_over(*thread, *effect);
         }
-        self.machine.tell(message);
+        self.machine.receive(message);
         self.run_until_idle();
         self.now += 1;
         if self.is_stored {
@@ -210,7 +210,7 @@ impl Harness {
                     } else {
                         let outcome = Outcome::NeedsConsent(Box::new(consent()));
                         let input = Input::Answer { effect: id, outcome };
-                        self.machine.tell(Message::Thread(thread, ToThread::Input(input)));
+                        self.machine.receive(Message::Thread(thread, ToThread::Input(input)));
                     }
                 }
                 Effect::Thread {
@@ -269,7 +269,7 @@ impl Harness {
                 Effect::Settled => self.is_settled = true,
                 Effect::CallTrigger { call, .. } => self.calls.push(call),
                 Effect::QuiesceTriggers => {
-                    self.machine.tell(Message::Supervisor(ToSupervisor::TriggersQuiet));
+                    self.machine.receive(Message::Supervisor(ToSupervisor::TriggersQuiet));
                 }
                 Effect::Begin { .. }
                 | Effect::AwaitSession

@@ -96,15 +96,15 @@ pub(super) async fn settle(
         rebuilt.open.calls.remove(&call);
         answers.push(Message::Supervisor(ToSupervisor::TriggerCalled { call, error }));
     }
-    let mut told = Vec::with_capacity(answers.len() + 1);
+    let mut inputs = Vec::with_capacity(answers.len() + 1);
     // Sent even if no effect is in doubt: from here on, effects of the inputs that arrived while the run had no owner may have
     // started.
     if !doubts.is_empty() || rebuilt.is_uncarried {
-        told.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
+        inputs.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
     }
     // The answers must follow `Recovered`, which reports the decisions that they result from.
-    told.extend(answers);
-    Ok(told)
+    inputs.extend(answers);
+    Ok(inputs)
 }
 
 /// Returns the messages that end the trigger calls of a cancelled run: no open effect is performed.

@@ -99,15 +99,15 @@ impl ForkBuilder {
         }
         // If the original run received its session's state only after the shared steps, the fork receives that state as its
         // first input.
-        let handed = stored.told.iter().skip(self.step as usize);
+        let handed = stored.inputs.iter().skip(self.step as usize);
         let handed = handed
-            .map(|told| &told.message)
+            .map(|input| &input.message)
             .find(|message| is_session_turn(message));
         let handed = handed.cloned();
         // The shared steps are replayed before the commit: a fork that cannot be rebuilt must not be created.
-        stored.told.truncate(self.step as usize);
-        let told = std::mem::take(&mut stored.told);
-        let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
+        stored.inputs.truncate(self.step as usize);
+        let inputs = std::mem::take(&mut stored.inputs);
+        let rebuilt = stored.rebuild(&self.engine, &durable, inputs)?;
         // Check the names before the commit too, because an assignment is executed only after it.
         self.check_names(&rebuilt)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
@@ -135,8 +135,8 @@ impl ForkBuilder {
                 trigger_depth: 0,
             })))
         });
-        let told = handed.into_iter().chain(assigned).collect();
-        Ok(ResumeBuilder::of_fork(self.engine, id, told, claim))
+        let inputs = handed.into_iter().chain(assigned).collect();
+        Ok(ResumeBuilder::of_fork(self.engine, id, inputs, claim))
     }
 }
 

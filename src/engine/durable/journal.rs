@@ -159,7 +159,7 @@ impl StoredRun {
     fn next(&mut self) -> &mut Commit {
         let (run_id, steps) = (&self.run_id, self.steps);
         self.next
-            // The number of steps is that of the last commit here: `told` adds a record first and counts the step afterwards.
+            // The number of steps is that of the last commit here: `record` adds a record first and counts the step afterwards.
             .get_or_insert_with(|| Box::new(Commit::after(&**run_id, steps)))
     }
 
@@ -197,17 +197,17 @@ impl StoredRun {
 }
 
 impl RunJournal for StoredRun {
-    fn told(&mut self, told: &JournaledInput) {
-        self.at = told.at;
+    fn record(&mut self, input: &JournaledInput) {
+        self.at = input.at;
         self.has_settings = false;
-        self.waits.told(&told.message);
+        self.waits.received(&input.message);
         // The store already has the conversation. Without this each run of a session would write all of it again.
-        let turn = without_conversation(told).map(|(bare, part)| {
+        let turn = without_conversation(input).map(|(bare, part)| {
             self.next().names.push(part);
             serde_json::to_string(&bare)
         });
         let result = if self.keeps_results_apart {
-            without_result(told)
+            without_result(input)
         } else {
             None
         };
@@ -222,10 +222,10 @@ impl RunJournal for StoredRun {
                 body
             }))
         });
-        match turn.unwrap_or_else(|| serde_json::to_string(told)) {
+        match turn.unwrap_or_else(|| serde_json::to_string(input)) {
             Ok(body) => {
-                let mut record = Record::new(told.at, body);
-                record.effect = answered(&self.run_id, &told.message);
+                let mut record = Record::new(input.at, body);
+                record.effect = answered(&self.run_id, &input.message);
                 self.next().records.push(record);
                 self.steps += 1;
             }
@@ -326,7 +326,7 @@ impl RunJournal for StoredRun {
                 .await
                 .map_err(|error| unread(&error))?;
             let begun = stored.begun(&graphs).map_err(|error| unread(&error))?;
-            Ok((begun, stored.told))
+            Ok((begun, stored.inputs))
         }
         .boxed()
     }

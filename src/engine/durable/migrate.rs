@@ -166,7 +166,7 @@ impl Trace {
         };
         let replayed = engine
             .shared()
-            .replay_seen(begun, stored.told.clone(), graphs, &mut |_, seen| trace.saw(&seen));
+            .replay_seen(begun, stored.inputs.clone(), graphs, &mut |_, seen| trace.saw(&seen));
         // An error of the replay is not reported: the trace then lacks the remaining entries, which the comparison finds.
         drop(replayed);
         Ok(trace)

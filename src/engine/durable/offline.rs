@@ -43,7 +43,7 @@ impl ResumeBuilder {
         let answer = Arc::new(answer.into());
         // Checked before the commit, because a journal must not contain an answer that the replay refuses.
         let fits = self.engine.shared().ports().fits;
-        self.tell(|rebuilt, at| {
+        self.append_input(|rebuilt, at| {
             let answer = PersonsAnswer { answer, by, at };
             let accepted = rebuilt.machine.accept_answer(id, answer, fits);
             accepted.map(Some).map_err(ResumeError::Answer)
@@ -65,7 +65,7 @@ impl ResumeBuilder {
             let message = format!("the event: {TOO_DEEP}");
             return Err(ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message)));
         }
-        self.tell(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Raise(vec![event])))))
+        self.append_input(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Raise(vec![event])))))
             .await
     }
 
@@ -100,19 +100,19 @@ impl ResumeBuilder {
         when: When,
     ) -> Result<bool, ResumeError> {
         let (engine, run_id, named) = (self.engine.clone(), self.run_id.clone(), id.clone());
-        let told = self.tell(|rebuilt, _| {
+        let sent = self.append_input(|rebuilt, _| {
             let accepted = rebuilt.machine.accept_message(id, text, when);
             accepted.map_err(ResumeError::Message)
         });
-        match (told.await, named) {
+        match (sent.await, named) {
             // A caller that received no reply, and repeats the message, was successful.
             (Err(ResumeError::HasEnded { .. }), Some(id)) if has_received(&engine, &run_id, &id).await? => Ok(false),
-            (told, _) => told.map(|()| true),
+            (sent, _) => sent.map(|()| true),
         }
     }
 
     /// Appends an input with the current time to the run's journal. `message` returns `None` if the run has received it before.
-    pub(super) async fn tell(
+    pub(super) async fn append_input(
         self,
         message: impl FnOnce(&RebuiltRun, Millis) -> Result<Option<Message>, ResumeError>,
     ) -> Result<(), ResumeError> {
@@ -125,7 +125,7 @@ impl ResumeBuilder {
         let Some(message) = message(&rebuilt, now)? else {
             return Ok(());
         };
-        let told = JournaledInput {
+        let input = JournaledInput {
             // Clocks of processes differ, and the times of a journal never decrease.
             at: now.max(rebuilt.at),
             after: rebuilt.machine.steps(),
@@ -136,16 +136,16 @@ impl ResumeBuilder {
             message,
             settings: Vec::new(),
         };
-        let body = serde_json::to_string(&told).map_err(|error| {
+        let body = serde_json::to_string(&input).map_err(|error| {
             let message = format!("the input cannot be serialized: {error}");
             ResumeError::Refused(RunError::new(RunErrorCode::StoreError, message))
         })?;
-        let mut record = Record::new(told.at, body);
-        record.effect = answered(&self.run_id, &told.message);
+        let mut record = Record::new(input.at, body);
+        record.effect = answered(&self.run_id, &input.message);
         // The expected number of steps lets the store refuse this commit if another process has written in between.
         let mut commit = Commit::after(self.run_id, stored.run.steps).record(record);
         // The input may be the one for which the run waits, so mark the run as ready. A new definition does not end a wait.
-        if !matches!(told.message, Message::Supervisor(ToSupervisor::Migrated(_))) {
+        if !matches!(input.message, Message::Supervisor(ToSupervisor::Migrated(_))) {
             commit.status = Some(RunStatus::Unfinished);
         }
         durable.store.commit(commit).await?;
@@ -157,7 +157,7 @@ impl ResumeBuilder {
 async fn has_received(engine: &Engine, run_id: &str, id: &str) -> Result<bool, ResumeError> {
     let durable = engine.durable()?;
     let stored = StoredRecords::read(&durable, run_id).await?;
-    Ok(stored.told.iter().any(|told| match &told.message {
+    Ok(stored.inputs.iter().any(|input| match &input.message {
         Message::Supervisor(ToSupervisor::Say(message)) => *message.id == *id,
         _ => false,
     }))

@@ -313,7 +313,7 @@ struct CallWatch {
 impl CallWatch {
     fn saw(&mut self, machine: &RunMachine, replayed: &ReplayStep<'_>) {
         match replayed {
-            ReplayStep::Input(told) => self.told(told),
+            ReplayStep::Input(input) => self.received(input),
             ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
                     self.did(machine, *at, effect);
@@ -327,11 +327,11 @@ impl CallWatch {
         self.refused.get_or_insert(why);
     }
 
-    fn told(&mut self, told: &JournaledInput) {
-        match &told.message {
+    fn received(&mut self, input: &JournaledInput) {
+        match &input.message {
             RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
                 if let Some(open) = self.open.remove(&(*thread, *effect)) {
-                    self.ended(&open, told.at, outcome);
+                    self.ended(&open, input.at, outcome);
                 }
             }
             RunMessage::Supervisor(ToSupervisor::Say(_)) => self.refuse("a person sent a message to its model"),
@@ -584,9 +584,9 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
             "it has not ended; resume it with `pirn runs resume`".to_owned(),
         ));
     }
-    let told = std::mem::take(&mut stored.told);
+    let inputs = std::mem::take(&mut stored.inputs);
     let mut watch = CallWatch::default();
-    let rebuilt = stored.rebuild_watched(engine, durable, told, &mut |machine, step| watch.saw(machine, step))?;
+    let rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| watch.saw(machine, step))?;
     if stored.run.session.is_some() {
         watch.refuse("it is part of a session");
     }

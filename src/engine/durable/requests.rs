@@ -227,9 +227,9 @@ impl RequestWatch {
 
     pub(super) fn saw(&mut self, machine: &RunMachine, replayed: &ReplayStep<'_>) {
         match replayed {
-            ReplayStep::Input(told) => {
+            ReplayStep::Input(input) => {
                 self.step += 1;
-                self.told(told);
+                self.received(input);
             }
             ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
@@ -239,8 +239,8 @@ impl RequestWatch {
         }
     }
 
-    fn told(&mut self, told: &JournaledInput) {
-        let RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) = &told.message else {
+    fn received(&mut self, input: &JournaledInput) {
+        let RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) = &input.message else {
             return;
         };
         let Some(place) = self.open.remove(&(*thread, *effect)) else {
@@ -254,7 +254,7 @@ impl RequestWatch {
                     wanted.reply = Some((**reply).clone());
                 }
                 SeenOutcome {
-                    at: told.at,
+                    at: input.at,
                     usage: reply.usage,
                     // A reply with tool calls ended because of them, whatever the provider reported.
                     finish_reason: Some(if reply.tool_calls.is_empty() {
@@ -265,7 +265,7 @@ impl RequestWatch {
                     error: None,
                 }
             }
-            Outcome::Failed(error) => SeenOutcome::failed(told.at, error.clone()),
+            Outcome::Failed(error) => SeenOutcome::failed(input.at, error.clone()),
             // A model call has no other outcome.
             _ => return,
         };
@@ -498,9 +498,9 @@ pub(crate) async fn request(
         effect_id: effect_id.to_owned(),
     };
     let (thread, effect) = parse_effect(run_id, effect_id).ok_or_else(unknown)?;
-    let told = std::mem::take(&mut stored.told);
+    let inputs = std::mem::take(&mut stored.inputs);
     let mut watch = RequestWatch::wanting(thread, effect);
-    let rebuilt = stored.rebuild_watched(engine, durable, told, &mut |machine, step| watch.saw(machine, step))?;
+    let rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| watch.saw(machine, step))?;
     watch
         .view(run_id, &SettingsSource::new(engine, &rebuilt.graphs))
         .ok_or_else(unknown)

@@ -24,15 +24,15 @@ pub(super) fn are_kept_apart(graphs: &Graphs) -> bool {
 }
 
 /// Splits a step that contains a large result into the step without it and the result. Returns `None` for any other step.
-pub(super) fn without_result(told: &JournaledInput) -> Option<serde_json::Result<(String, Content)>> {
-    let Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) = &told.message else {
+pub(super) fn without_result(input: &JournaledInput) -> Option<serde_json::Result<(String, Content)>> {
+    let Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) = &input.message else {
         return None;
     };
     let Outcome::Tool(result) = outcome else { return None };
     // The length comes first, because the conversion to a JSON tree copies the whole step.
     (result.content.len() >= LARGE).then(|| {
         let content = Content::new(result.content.as_str());
-        let mut step = serde_json::to_value(told)?;
+        let mut step = serde_json::to_value(input)?;
         if let Some(place) = step.pointer_mut(RESULT) {
             *place = json!({ KEPT: content.hash().to_string() });
         }

@@ -56,9 +56,9 @@ impl ResumeBuilder {
         }
     }
 
-    pub(super) fn of_fork(engine: Engine, run_id: String, told: Vec<Message>, claim: Option<Claim>) -> Self {
+    pub(super) fn of_fork(engine: Engine, run_id: String, inputs: Vec<Message>, claim: Option<Claim>) -> Self {
         Self {
-            mode: ResumeMode::Fork(told, claim),
+            mode: ResumeMode::Fork(inputs, claim),
             ..Self::new(engine, run_id)
         }
     }
@@ -119,7 +119,7 @@ impl ResumeBuilder {
     pub async fn migrate(self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
         let (migration, definition) = check(&self.engine, &self.run_id, files).await?;
         if migration.fits {
-            self.tell(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Migrated(definition)))))
+            self.append_input(|_, _| Ok(Some(Message::Supervisor(ToSupervisor::Migrated(definition)))))
                 .await?;
         }
         Ok(migration)
@@ -187,8 +187,8 @@ fn resume(
             }
         };
         let mut stored = StoredRecords::read(&durable, &run_id).await?.live()?;
-        let told = std::mem::take(&mut stored.told);
-        let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
+        let inputs = std::mem::take(&mut stored.inputs);
+        let mut rebuilt = stored.rebuild(&engine, &durable, inputs)?;
         let is_cancelled = matches!(mode, ResumeMode::Cancel(_));
         // A cancelled run performs no further call, so it needs none of its resources.
         if !is_cancelled {
@@ -200,9 +200,9 @@ fn resume(
                 return Err(ResumeError::Missing { run_id, names });
             }
         }
-        let mut told = match mode {
+        let mut inputs = match mode {
             ResumeMode::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
-            ResumeMode::Fork(told, _) => told,
+            ResumeMode::Fork(inputs, _) => inputs,
             ResumeMode::Cancel(reason) => {
                 rebuilt.open.threads.clear();
                 // Threads that were about to start would perform their first effects.
@@ -214,7 +214,7 @@ fn resume(
         };
         // Children are queried before this run is admitted, because a child's end is one of its first inputs.
         let (ended, elsewhere) = resume_children(&engine, &durable, &mut rebuilt).await?;
-        told.extend(ended);
+        inputs.extend(ended);
         // Read now, because the rebuilt run moves into the admission.
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = check_session_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
@@ -225,7 +225,7 @@ fn resume(
         let journal = StoredRun::after((&durable, claim), &stored.run, &rebuilt, has_left);
         let resumed = Resumed {
             rebuilt,
-            told,
+            inputs,
             journal: Box::new(journal),
         };
         let Subscribers {
@@ -248,7 +248,7 @@ fn resume(
         let run = engine.handle(started);
         for (firing, child) in elsewhere {
             // The end is sent only now, because the run was not registered before.
-            tell_end(&engine, run.run_id(), firing, child)?;
+            send_end(&engine, run.run_id(), firing, child)?;
         }
         Ok(run)
     }
@@ -256,7 +256,7 @@ fn resume(
 }
 
 /// Notifies a run when a run that it started, and that is executed elsewhere, has ended.
-fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> Result<(), ResumeError> {
+fn send_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> Result<(), ResumeError> {
     let (of, parent) = (engine.clone(), Arc::<str>::from(parent));
     let waiting = async move {
         let durable = of.durable()?;
@@ -271,8 +271,8 @@ fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> R
     // The wait is on the work runtime: it may last as long as the child run, and the caller's future may be dropped earlier.
     let waiting = engine.shared().work(move |_| {
         waiting
-            .map(|told| {
-                if let Err(error) = told {
+            .map(|sent| {
+                if let Err(error) = sent {
                     tracing::error!(%error, "a run was not notified of the end of a run that it started");
                 }
             })
@@ -289,8 +289,8 @@ async fn end_of(
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
     let mut stored = StoredRecords::read(durable, child).await?;
-    let told = std::mem::take(&mut stored.told);
-    let child = stored.rebuild(engine, durable, told)?;
+    let inputs = std::mem::take(&mut stored.inputs);
+    let child = stored.rebuild(engine, durable, inputs)?;
     let report = child.open.report.as_ref();
     Ok(report.map(|report| detached_ended(firing, report)))
 }

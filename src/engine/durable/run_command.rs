@@ -156,29 +156,29 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such run, it has ended, or it refuses the input.
-    pub async fn send_command(&self, run_id: &str, told: &RunCommand) -> Result<CommandOutcome, ResumeError> {
+    pub async fn send_command(&self, run_id: &str, command: &RunCommand) -> Result<CommandOutcome, ResumeError> {
         // Check before the first attempt: another process could reject the input, but not with this message.
-        if let Some(refusal) = told.refusal() {
+        if let Some(refusal) = command.refusal() {
             return Err(ResumeError::Refused(refusal));
         }
-        let named = told.named(|| self.new_run_id());
-        let told = named.as_ref().unwrap_or(told);
+        let named = command.named(|| self.new_run_id());
+        let command = named.as_ref().unwrap_or(command);
         let mut attempt = 0;
         loop {
             // This process first: no message between processes is needed for its own runs.
-            if self.apply_here(run_id, told.clone()).await? {
+            if self.apply_here(run_id, command.clone()).await? {
                 return Ok(CommandOutcome::UnderWay);
             }
-            if self.send_remote(run_id, told).await? {
+            if self.send_remote(run_id, command).await? {
                 return Ok(CommandOutcome::UnderWay);
             }
-            match self.apply_to_stored(run_id, told.clone()).await {
+            match self.apply_to_stored(run_id, command.clone()).await {
                 // Another process or task claimed the run, or wrote to it, between the lookup and the commit.
                 Err(
                     ResumeError::Store(StoreError::RunHeld { .. } | StoreError::Moved { .. })
                     | ResumeError::UnderWay { .. },
                 ) if attempt < ATTEMPTS => self.pause(attempt).await?,
-                told => return told,
+                applied => return applied,
             }
             attempt += 1;
         }
@@ -199,9 +199,9 @@ impl Engine {
     }
 
     /// Sends an input to a run that this process owns. Returns false if it does not, or has released the run.
-    async fn apply_here(&self, run_id: &str, told: RunCommand) -> Result<bool, ResumeError> {
+    async fn apply_here(&self, run_id: &str, command: RunCommand) -> Result<bool, ResumeError> {
         let Some(run) = self.find(run_id) else { return Ok(false) };
-        match told {
+        match command {
             RunCommand::Answer {
                 interaction_id,
                 answer,
@@ -263,9 +263,9 @@ impl Engine {
     }
 
     /// Writes an input for a run without an owner to the store.
-    async fn apply_to_stored(&self, run_id: &str, told: RunCommand) -> Result<CommandOutcome, ResumeError> {
+    async fn apply_to_stored(&self, run_id: &str, command: RunCommand) -> Result<CommandOutcome, ResumeError> {
         let run = self.resume(run_id);
-        match told {
+        match command {
             RunCommand::Answer {
                 interaction_id,
                 answer,
@@ -313,13 +313,13 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the run or its owner refuses the input.
-    pub async fn send_remote(&self, run_id: &str, told: &RunCommand) -> Result<bool, ResumeError> {
+    pub async fn send_remote(&self, run_id: &str, command: &RunCommand) -> Result<bool, ResumeError> {
         let durable = self.durable()?;
         let Some(claims) = durable.store.claims() else {
             return Ok(false);
         };
         // Serialization cannot fail: all keys are strings.
-        let body = serde_json::to_string(told).unwrap_or_default();
+        let body = serde_json::to_string(command).unwrap_or_default();
         let Some(reply) = claims.tell(run_id, body).await? else {
             return Ok(false);
         };

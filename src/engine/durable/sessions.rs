@@ -50,11 +50,11 @@ pub(super) fn write(
 
 /// Splits a step in which a run gets its turn in its session: returns the step without the messages that the store already has, and
 /// the part that replaces them. Returns `None` for any other step.
-pub(super) fn without_conversation(told: &JournaledInput) -> Option<(JournaledInput, ContentHash)> {
-    let stored = handed(&told.message)?.stored.as_ref()?;
+pub(super) fn without_conversation(input: &JournaledInput) -> Option<(JournaledInput, ContentHash)> {
+    let stored = handed(&input.message)?.stored.as_ref()?;
     let part = ContentHash::parse(&stored.part)?;
     // The clone shares the messages, so it costs little until the conversation is removed.
-    let mut bare = told.clone();
+    let mut bare = input.clone();
     if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut bare.message
         && let Ok(state) = &mut **turn
     {
@@ -72,12 +72,12 @@ fn handed(message: &Message) -> Option<&SessionState> {
 
 /// Restores the conversation in a step in which a run gets its turn in its session.
 pub(super) async fn with_conversation(
-    told: &mut JournaledInput,
+    input: &mut JournaledInput,
     session: Option<&Arc<str>>,
     store: &dyn Store,
     conversations: &Conversations,
 ) -> Result<(), String> {
-    if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut told.message
+    if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut input.message
         && let Ok(state) = &mut **turn
         && let Some(stored) = &state.stored
     {

@@ -27,7 +27,7 @@ pub(crate) struct StoredRecords {
     /// The definition with which the run started.
     first_definition: Arc<str>,
     pub(crate) begun: RunStartRecord,
-    pub(crate) told: Vec<JournaledInput>,
+    pub(crate) inputs: Vec<JournaledInput>,
 }
 
 impl StoredRecords {
@@ -67,22 +67,22 @@ impl StoredRecords {
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
         let begun: RunStartRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
         let session = begun.session().map(|session| Arc::clone(&session.id));
-        let mut told = Vec::with_capacity(run.steps as usize);
+        let mut inputs = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
             let page = asking.await?;
             if page.len() == PAGE {
                 // The store reads the next page while this one is decoded.
-                asked = Some(store.journal(run_id, (told.len() + PAGE) as u64, PAGE));
+                asked = Some(store.journal(run_id, (inputs.len() + PAGE) as u64, PAGE));
             }
             for record in page {
-                let step = told.len() as u64 + 1;
+                let step = inputs.len() as u64 + 1;
                 let read = with_result(&record.body, &texts)
                     .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
                 let mut read = read.map_err(|why| unreadable(step, why))?;
                 // At most one step of a run has a conversation, so this await rarely does anything.
                 let joined = with_conversation(&mut read, session.as_ref(), store, conversations).await;
                 joined.map_err(|why| unreadable(step, why))?;
-                told.push(read);
+                inputs.push(read);
             }
         }
         let mut stored = Self {
@@ -90,9 +90,9 @@ impl StoredRecords {
             definition: Arc::clone(&definition),
             first_definition: definition,
             begun,
-            told,
+            inputs,
         };
-        stored.definition = stored.definition_at(stored.told.len());
+        stored.definition = stored.definition_at(stored.inputs.len());
         Ok(stored)
     }
 
@@ -100,9 +100,9 @@ impl StoredRecords {
     /// base run only.
     pub(super) fn definition_at(&self, step: usize) -> Arc<str> {
         let shared = self.run.base.as_ref().map_or(0, |base| base.step as usize);
-        let own = self.told.iter().take(step).skip(shared);
+        let own = self.inputs.iter().take(step).skip(shared);
         // The last migration wins, so the search starts at the end.
-        let moved = own.rev().find_map(|told| match &told.message {
+        let moved = own.rev().find_map(|input| match &input.message {
             Message::Supervisor(ToSupervisor::Migrated(definition)) => Some(definition),
             _ => None,
         });
@@ -149,9 +149,9 @@ impl StoredRecords {
         &self,
         engine: &Engine,
         durable: &Durable,
-        told: Vec<JournaledInput>,
+        inputs: Vec<JournaledInput>,
     ) -> Result<RebuiltRun, ResumeError> {
-        self.rebuild_watched(engine, durable, told, &mut |_, _| ())
+        self.rebuild_watched(engine, durable, inputs, &mut |_, _| ())
     }
 
     /// Like [`Self::rebuild`]; `watch` receives every replayed input and effect, with the machine before the input or after the step.
@@ -159,7 +159,7 @@ impl StoredRecords {
         &self,
         engine: &Engine,
         durable: &Durable,
-        told: Vec<JournaledInput>,
+        inputs: Vec<JournaledInput>,
         watch: &mut dyn FnMut(&RunMachine, &ReplayStep<'_>),
     ) -> Result<RebuiltRun, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
@@ -170,7 +170,7 @@ impl StoredRecords {
         let begun = self.begun(&graphs)?;
         engine
             .shared()
-            .replay_watched(begun, told, graphs, watch)
+            .replay_watched(begun, inputs, graphs, watch)
             .map_err(|diverged| ResumeError::Diverged {
                 run_id: self.run.id.clone(),
                 diverged,
@@ -201,6 +201,6 @@ pub(super) async fn load_unfinished(engine: &Engine, run_id: &str) -> Result<(St
     }
     let stored = StoredRecords::read(&durable, run_id).await?.live()?;
     // A clone, because callers such as a migration replay the inputs again.
-    let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
+    let rebuilt = stored.rebuild(engine, &durable, stored.inputs.clone())?;
     Ok((stored, rebuilt))
 }

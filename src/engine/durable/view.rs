@@ -201,15 +201,15 @@ pub(crate) async fn view(
         });
     }
     // The inputs move into the rebuilt machine, so that memory holds only one copy of the journal.
-    let mut told = std::mem::take(&mut stored.told);
+    let mut inputs = std::mem::take(&mut stored.inputs);
     // Truncate before the replay, so that a view of an early step of a long run is cheap.
-    told.truncate(step as usize);
+    inputs.truncate(step as usize);
     let run = stored.run.clone();
     // The outline is built before the replay, which consumes the inputs.
-    let history = outline(run_id, &told, stored.begun.at());
+    let history = outline(run_id, &inputs, stored.begun.at());
     let (mut threads, mut requests) = (ThreadWatch::default(), RequestWatch::default());
     let mut failures = FailureWatch::default();
-    let rebuilt = stored.rebuild_watched(engine, durable, told, &mut |machine, step| {
+    let rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| {
         threads.saw(machine, step);
         requests.saw(machine, step);
         failures.saw(machine, step);
@@ -243,22 +243,22 @@ pub(crate) async fn view(
 type OutlinedStep = (Step, Option<(ThreadNo, EffectId)>);
 
 /// Lists the steps with everything that the journal alone contains.
-fn outline(run_id: &str, told: &[JournaledInput], started_at: u64) -> Vec<OutlinedStep> {
+fn outline(run_id: &str, inputs: &[JournaledInput], started_at: u64) -> Vec<OutlinedStep> {
     let main = format!("{run_id}.0");
     // Two more, for the start and the end.
-    let mut steps = Vec::with_capacity(told.len() + 2);
+    let mut steps = Vec::with_capacity(inputs.len() + 2);
     steps.push((plain(&main, 0, StepKind::Start, started_at), None));
     let mut repeated: BTreeSet<String> = BTreeSet::new();
-    for (number, told) in (1..).zip(told) {
+    for (number, input) in (1..).zip(inputs) {
         // The record of a recovery precedes the outcomes of the effects that it repeats.
-        if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
+        if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &input.message {
             repeated.extend(doubts.iter().map(|doubt| doubt.effect_id(run_id)));
         }
-        let mut step = plain(&main, number, kind(&told.message), told.at);
+        let mut step = plain(&main, number, kind(&input.message), input.at);
         let mut effect = None;
-        step.effect_id = answered(run_id, &told.message);
+        step.effect_id = answered(run_id, &input.message);
         step.repeated = step.effect_id.as_ref().is_some_and(|effect| repeated.contains(effect));
-        if let Message::Thread(thread, message) = &told.message {
+        if let Message::Thread(thread, message) = &input.message {
             step.thread_id = format!("{run_id}.{thread}");
             if let ToThread::Input(Input::Answer { effect: of, .. }) = message {
                 effect = Some((*thread, *of));
@@ -371,11 +371,11 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
         StoredRecords::read(durable, b).await?,
     );
     let is_same = |(one, other): &(&JournaledInput, &JournaledInput)| {
-        let text = |told: &JournaledInput| serde_json::to_string(&told.message).unwrap_or_default();
+        let text = |input: &JournaledInput| serde_json::to_string(&input.message).unwrap_or_default();
         // Compared as JSON, which is what the journal contains. The messages themselves have no equality.
         text(one) == text(other)
     };
-    let common = one.told.iter().zip(&other.told).take_while(is_same).count();
+    let common = one.inputs.iter().zip(&other.inputs).take_while(is_same).count();
     // `view` reads the journals again, so only one copy of each is in memory at a time.
     drop((one, other));
     let (one, other) = (

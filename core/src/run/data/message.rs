@@ -101,7 +101,7 @@ pub enum ToSupervisor {
     Raise(Vec<RaisedEvent>),
     /// External: raise an event that a trigger derived from another event.
     FollowUp(Box<FollowUp>),
-    /// External: a trigger fired on an event of the run. [`RunMachine::tell`](crate::run::RunMachine::tell) replaces this message by the
+    /// External: a trigger fired on an event of the run. [`RunMachine::receive`](crate::run::RunMachine::receive) replaces this message by the
     /// message of the trigger's action.
     Fired(Box<FiringRecord>),
     // Shared: the run retains the call while the host performs it.

@@ -91,7 +91,7 @@ impl Variables {
     }
 
     /// Marks a variable to be passed to the next run of the session.
-    pub fn hand_on(&mut self, name: &str) {
+    pub fn keep_for_session(&mut self, name: &str) {
         // A missing variable is no error: callers mark a variable that they have just assigned.
         if let Some(variable) = self.0.get_mut(name) {
             variable.is_of_session = true;
@@ -99,9 +99,9 @@ impl Variables {
     }
 
     /// Returns the variables for the next run of the session.
-    pub fn handed_on(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
-        let handed_on = self.0.iter().filter(|(_, variable)| variable.is_of_session);
-        handed_on.map(|(name, variable)| (name, &variable.value))
+    pub fn session_variables(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        let kept = self.0.iter().filter(|(_, variable)| variable.is_of_session);
+        kept.map(|(name, variable)| (name, &variable.value))
     }
 
     /// Returns names and values, sorted by name.

@@ -70,9 +70,9 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: ContextStage, effect: Effe
         (ContextStage::Summary { fallback, .. }, Outcome::Reply(reply)) => {
             cx.spend(reply.usage);
             // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
-            let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
+            let has_continued = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
             // Without a fallback the text is used: a blank one is ignored.
-            if let Some(fallback) = fallback.filter(|_| went_on) {
+            if let Some(fallback) = fallback.filter(|_| has_continued) {
                 return summarize(cx, *fallback);
             }
             let written = WrittenSummary {

@@ -96,7 +96,7 @@ impl OpenQuestion {
         // The person and the time limit race: the first answer in the queue decides, and the other effect is cancelled.
         if self.timer == Some(effect) {
             cx.out.push(Effect::Drop { id: self.id });
-            self.tell(cx, EventType::InteractionTimedOut, []);
+            self.emit(cx, EventType::InteractionTimedOut, []);
             return QuestionOutcome::NobodyInTime;
         }
         // An effect is awaited or cancelled: the timer is not awaited any more.
@@ -106,7 +106,7 @@ impl OpenQuestion {
         match outcome {
             Outcome::Answered(answer) => {
                 let fields = [("answer", json!(answer.answer)), ("by", json!(answer.by))];
-                self.tell(cx, EventType::InteractionAnswered, fields);
+                self.emit(cx, EventType::InteractionAnswered, fields);
                 QuestionOutcome::Answered(answer)
             }
             other => QuestionOutcome::Failed(failure(other)),
@@ -120,10 +120,10 @@ impl OpenQuestion {
             cx.out.push(Effect::Drop { id });
         }
         // Notifies subscribers of INTERACTION_REQUESTED that the question no longer expects an answer.
-        self.tell(cx, EventType::InteractionWithdrawn, []);
+        self.emit(cx, EventType::InteractionWithdrawn, []);
     }
 
-    fn tell<const N: usize>(self, cx: &mut StepContext<'_>, event_type: EventType, more: [(&'static str, Value); N]) {
+    fn emit<const N: usize>(self, cx: &mut StepContext<'_>, event_type: EventType, more: [(&'static str, Value); N]) {
         if !cx.listens(event_type) {
             return;
         }
