@@ -29,7 +29,7 @@ pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
     FiringReport, Graphs, History, Journal, JournalFlush, MailboxDepths, NodeInfo, NodeReport, NotLocalContext,
     RunBuilder, RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, SubscriptionItem,
-    ThreadList, ThreadReport, WeakEngine, WorkflowInfo,
+    ThreadList, ThreadReport, TriggerRefused, WeakEngine, WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::current_call::idempotency_key;

@@ -166,7 +166,7 @@ impl Args {
         let telemetry = pirn_otel::Telemetry::start(engine, options);
         telemetry
             .map(Some)
-            .map_err(|message| Failure::usage("INVALID_USAGE", message))
+            .map_err(|error| Failure::usage("INVALID_USAGE", error.to_string()))
     }
 
     #[cfg(feature = "otel")]
@@ -181,7 +181,7 @@ impl Args {
         let exported = service.export_metrics(&options);
         exported
             .map(Some)
-            .map_err(|message| Failure::usage("INVALID_USAGE", message))
+            .map_err(|error| Failure::usage("INVALID_USAGE", error.to_string()))
     }
 
     fn options(&self, access: Access, tenant_limits: TenantLimits) -> Options {
@@ -213,7 +213,7 @@ impl Args {
     fn tls(&self) -> Result<Option<Tls>, Failure> {
         let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let read = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose();
-        read.map_err(|why| Failure::usage("INVALID_CERTIFICATE", why))
+        read.map_err(|why| Failure::usage("INVALID_CERTIFICATE", why.to_string()))
     }
 
     /// Reloads workflows, tokens and the certificate from their files; on an error the loaded ones stay in use.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use pirn_service::{Access, Grant, JwtOptions, JwtVerifier, Role, Roles, TenantLimits};
+use pirn_service::{Access, Grant, InvalidOption, JwtOptions, JwtVerifier, Role, Roles, TenantLimits};
 use serde::Deserialize;
 
 use crate::config::{Config, invalid_config};
@@ -91,11 +91,11 @@ pub(crate) struct AccessArgs {
     allow_origin: Vec<String>,
 }
 
-fn host(text: &str) -> Result<String, String> {
+fn host(text: &str) -> Result<String, InvalidOption> {
     Access::check_host(text).map(|()| text.to_owned())
 }
 
-fn origin(text: &str) -> Result<String, String> {
+fn origin(text: &str) -> Result<String, InvalidOption> {
     Access::check_origin(text).map(|()| text.to_owned())
 }
 

@@ -99,6 +99,7 @@ pub use admission::forget_usage;
 pub use export::export_run;
 pub use http::access::Access;
 pub use http::caller::{Grant, Role, Roles};
+pub use http::invalid_option::InvalidOption;
 #[cfg(feature = "jwt")]
 pub use http::jwt::{JwtOptions, JwtVerifier};
 pub use http::problem::{Problem, ProblemCode};
@@ -116,7 +117,7 @@ pub use studio::StudioMode;
 pub use tls::Tls;
 
 #[cfg(feature = "otel")]
-pub use pirn_otel::{MetricsExport, MetricsOptions};
+pub use pirn_otel::{MetricsExport, MetricsOptions, StartError};
 
 use pirn::Engine;
 

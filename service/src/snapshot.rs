@@ -71,8 +71,11 @@ impl Service {
     /// [`MetricsExport::finish`](crate::MetricsExport::finish). A message that fails is logged; the next one contains its values, since sums are cumulative.
     ///
     /// # Errors
-    /// Returns a message if the options are invalid.
-    pub fn export_metrics(&self, options: &pirn_otel::MetricsOptions) -> Result<pirn_otel::MetricsExport, String> {
+    /// Returns an error if the options are invalid, or the thread does not start.
+    pub fn export_metrics(
+        &self,
+        options: &pirn_otel::MetricsOptions,
+    ) -> Result<pirn_otel::MetricsExport, pirn_otel::StartError> {
         let service = self.clone();
         pirn_otel::MetricsExport::start(options, move |since| {
             let service = service.clone();

@@ -11,6 +11,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
+use crate::http::invalid_option::InvalidOption;
+
 /// A certificate with its key, for TLS 1.2 and 1.3. Cheap to clone: clones share the certificate.
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>);
@@ -34,7 +36,7 @@ impl Tls {
     ///
     /// # Errors
     /// Returns a message if a file cannot be read, or if the key does not belong to the certificate.
-    pub fn read(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, String> {
+    pub fn read(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, InvalidOption> {
         let (certificate, key) = (certificate.into(), key.into());
         let config = config(&certificate, &key)?;
         Ok(Self(Arc::new(Inner {
@@ -48,7 +50,7 @@ impl Tls {
     ///
     /// # Errors
     /// Like [`read`](Self::read).
-    pub fn reload(&self) -> Result<(), String> {
+    pub fn reload(&self) -> Result<(), InvalidOption> {
         let config = config(&self.0.certificate, &self.0.key)?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         Ok(())

@@ -8,6 +8,7 @@ mod events;
 mod handle;
 mod run;
 mod runtime;
+mod trigger_refused;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,7 @@ pub use run::RunBuilder;
 pub(crate) use run::input_of;
 pub(crate) use runtime::with_inline_spawner;
 use runtime::{EngineRuntime, WeakRuntime};
+pub use trigger_refused::TriggerRefused;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// Time within which the engine's actors, or a virtual clock's thread, must start.
@@ -320,19 +322,23 @@ impl Engine {
         events
     }
 
-    /// Adds a trigger that watches every run. Fails if a trigger with its id exists.
+    /// Adds a trigger that watches every run.
+    ///
+    /// # Errors
+    /// Returns an error if a trigger with its id exists, its schedule is invalid, or the engine has stopped.
     ///
     /// # Cancel safety
     /// The trigger is added even if the future is dropped after its first poll.
-    pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
+    pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), TriggerRefused> {
         // A schedule is a task of the engine, not of the matchers, because it has no run and no event to react to.
         if trigger.schedule.is_some() {
-            return self.shared.add_schedule(&trigger);
+            return self.shared.add_schedule(&trigger).map_err(TriggerRefused);
         }
         let added = answers(self.shared.add_trigger(trigger)).await;
         let stopped = || Err("the engine has stopped".to_owned());
         // Every arbiter has its own matcher, and all of them must have the trigger. No answer at all means that all have stopped.
-        added.into_iter().reduce(Result::and).unwrap_or_else(stopped)
+        let added = added.into_iter().reduce(Result::and).unwrap_or_else(stopped);
+        added.map_err(TriggerRefused)
     }
 
     /// Enables or disables a trigger of a workflow, or of the engine. Returns whether that changed anything, or `None` if there is

@@ -356,7 +356,7 @@ mod otlp {
             endpoint: Some("collector:4318".to_owned()),
             ..MetricsOptions::default()
         };
-        let refused = world.service.export_metrics(&options).expect_err("no URL");
+        let refused = world.service.export_metrics(&options).expect_err("no URL").to_string();
         assert!(refused.contains("http"), "{refused}");
     }
 }

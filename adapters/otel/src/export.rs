@@ -14,6 +14,7 @@ use pirn::{Engine, Event, EventFilter, Events, SubscriptionItem, WeakEngine};
 
 use super::resource::resource;
 use super::spans::Spans;
+use super::start_error::StartError;
 
 /// Maximum number of buffered events.
 const BUFFER: usize = 65_536;
@@ -50,20 +51,20 @@ impl Telemetry {
     /// logged and lost; runs do not wait for the export.
     ///
     /// # Errors
-    /// A sentence, if the exporter cannot be created with these options.
-    pub fn start(engine: &Engine, options: TelemetryOptions) -> Result<Self, String> {
+    /// Returns an error if the exporter cannot be created with these options, or its thread does not start.
+    pub fn start(engine: &Engine, options: TelemetryOptions) -> Result<Self, StartError> {
         let filter = EventFilter {
             run_id: None,
             types: Spans::types(),
         };
         let events = engine.events(filter, BUFFER);
         let engine = engine.downgrade();
-        let (told, begun) = mpsc::channel();
+        let (sender, started) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("pirn-telemetry".to_owned())
-            .spawn(move || run(&options, &engine, events, &told))
+            .spawn(move || run(&options, &engine, events, &sender))
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        begun.recv().map_err(|_| "the exporter's thread ended".to_owned())??;
+        started.recv().map_err(|_| "the exporter's thread ended".to_owned())??;
         Ok(Self { thread })
     }
 
@@ -75,21 +76,21 @@ impl Telemetry {
     }
 }
 
-fn run(options: &TelemetryOptions, engine: &WeakEngine, events: Events, told: &mpsc::Sender<Result<(), String>>) {
+fn run(options: &TelemetryOptions, engine: &WeakEngine, events: Events, sender: &mpsc::Sender<Result<(), String>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // The thread that starts the exporter waits for this message.
-    let tell = |begun| told.send(begun).unwrap_or(());
+    let report = |started| sender.send(started).unwrap_or(());
     match runtime {
         Ok(runtime) => runtime.block_on(async {
             match exporter(options) {
                 Ok(exporter) => {
-                    tell(Ok(()));
+                    report(Ok(()));
                     export(&exporter, Spans::new(options.has_contents), engine, events).await;
                 }
-                Err(error) => tell(Err(error)),
+                Err(error) => report(Err(error)),
             }
         }),
-        Err(error) => tell(Err(error.to_string())),
+        Err(error) => report(Err(error.to_string())),
     }
 }
 

@@ -21,7 +21,7 @@
 //! ```text
 //! export  metrics
 //!   ↓
-//! resource  spans
+//! resource  spans  start_error
 //!   ↓
 //! names
 //! ```
@@ -36,6 +36,7 @@ mod metrics;
 pub mod names;
 mod resource;
 mod spans;
+mod start_error;
 #[cfg(test)]
 mod tests;
 
@@ -43,3 +44,4 @@ pub use export::{Telemetry, TelemetryOptions};
 pub use metrics::{MetricsExport, MetricsOptions};
 /// The OTLP messages in the version that [`MetricsExport::start`] uses.
 pub use opentelemetry_proto;
+pub use start_error::StartError;

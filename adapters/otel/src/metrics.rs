@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::names::SCOPE;
 use super::resource::resource;
+use super::start_error::StartError;
 
 /// Default time between two messages.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -52,8 +53,8 @@ impl MetricsExport {
     /// values if sums are cumulative.
     ///
     /// # Errors
-    /// Returns a message if the options are invalid.
-    pub fn start<F, R>(options: &MetricsOptions, collect: F) -> Result<Self, String>
+    /// Returns an error if the options are invalid, or the thread does not start.
+    pub fn start<F, R>(options: &MetricsOptions, collect: F) -> Result<Self, StartError>
     where
         F: Fn(SystemTime) -> R + Send + 'static,
         R: Future<Output = Vec<Metric>>,

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use subtle::{Choice, ConstantTimeEq};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use super::invalid_option::InvalidOption;
 use crate::http::caller::{Caller, Grant};
 #[cfg(feature = "jwt")]
 use crate::http::jwt::JwtVerifier;
@@ -65,23 +66,23 @@ impl Access {
     ///
     /// # Errors
     /// Returns a message if no request can name a host in this form.
-    pub fn check_host(name: &str) -> Result<(), String> {
+    pub fn check_host(name: &str) -> Result<(), InvalidOption> {
         let is_v6 = name.starts_with('[') && name.ends_with(']');
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (is_v6 && "[]:%".contains(c));
         if name.contains("://") || name.contains('/') {
-            return Err("a host must not have a scheme or a path: write `pirn.example.com`".to_owned());
+            return Err("a host must not have a scheme or a path: write `pirn.example.com`".into());
         }
         if !is_v6 && name.parse::<std::net::Ipv6Addr>().is_ok() {
-            return Err(format!("an IPv6 address needs brackets: write `[{name}]`"));
+            return Err(format!("an IPv6 address needs brackets: write `[{name}]`").into());
         }
         if name.contains('*') {
-            return Err("patterns are not supported: list each host".to_owned());
+            return Err("patterns are not supported: list each host".into());
         }
         if !is_v6 && name.contains(':') {
-            return Err("a host must not have a port: it is allowed at every port".to_owned());
+            return Err("a host must not have a port: it is allowed at every port".into());
         }
         if name.is_empty() || !name.chars().all(is_plain) {
-            return Err("a host is a name in ASCII or an address, such as `pirn.example.com`".to_owned());
+            return Err("a host is a name in ASCII or an address, such as `pirn.example.com`".into());
         }
         Ok(())
     }
@@ -90,13 +91,13 @@ impl Access {
     ///
     /// # Errors
     /// Returns a message if no browser sends such an origin.
-    pub fn check_origin(origin: &str) -> Result<(), String> {
+    pub fn check_origin(origin: &str) -> Result<(), InvalidOption> {
         let example = "write `https://app.example.com`, or with its port `http://localhost:3000`";
         if origin.contains('*') {
-            return Err(format!("patterns are not supported: list each origin, {example}"));
+            return Err(format!("patterns are not supported: list each origin, {example}").into());
         }
         let Some((scheme, rest)) = origin.split_once("://") else {
-            return Err(format!("an origin starts with a scheme: {example}"));
+            return Err(format!("an origin starts with a scheme: {example}").into());
         };
         let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
         let starts_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme);
@@ -105,12 +106,10 @@ impl Access {
             _no_port => (rest, None),
         };
         if rest.contains(['/', '?', '#', '@']) {
-            return Err(format!(
-                "an origin is a scheme, a host and a port, without a path: {example}"
-            ));
+            return Err(format!("an origin is a scheme, a host and a port, without a path: {example}").into());
         }
         if port.is_some_and(|port| port.parse::<u16>().is_err()) {
-            return Err(format!("an origin's port is a number: {example}"));
+            return Err(format!("an origin's port is a number: {example}").into());
         }
         let default = match scheme.to_ascii_lowercase().as_str() {
             "http" => Some("80"),
@@ -118,12 +117,10 @@ impl Access {
             _other => None,
         };
         if port.is_some() && port == default {
-            return Err(format!(
-                "browsers omit the default port of a scheme: write `{scheme}://{host}`"
-            ));
+            return Err(format!("browsers omit the default port of a scheme: write `{scheme}://{host}`").into());
         }
         if !starts_well || Self::check_host(host).is_err() {
-            return Err(format!("not a valid origin: {example}"));
+            return Err(format!("not a valid origin: {example}").into());
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::invalid_option::InvalidOption;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::http::tenant::{Scope, Tenant};
 
@@ -77,15 +78,15 @@ impl Roles {
 }
 
 impl FromStr for Role {
-    type Err = String;
+    type Err = InvalidOption;
 
     /// Parses a role; `pirn:run` and `pirn.run` are roles too.
-    fn from_str(word: &str) -> Result<Self, String> {
+    fn from_str(word: &str) -> Result<Self, InvalidOption> {
         let plain = word
             .strip_prefix("pirn")
             .map_or(word, |rest| rest.strip_prefix([':', '.']).unwrap_or(word));
         let found = Self::ALL.into_iter().find(|role| role.as_str() == plain);
-        found.ok_or_else(|| format!("there is no role `{word}`; the roles are read, run, answer and admin"))
+        found.ok_or_else(|| format!("there is no role `{word}`; the roles are read, run, answer and admin").into())
     }
 }
 
@@ -125,7 +126,7 @@ impl Grant {
     ///
     /// # Errors
     /// Returns a message, which does not contain the token.
-    pub fn parse(line: &str) -> Result<Self, String> {
+    pub fn parse(line: &str) -> Result<Self, InvalidOption> {
         let mut words = line.split_whitespace();
         let mut grant = Self {
             token: words.next().ok_or("the line has no token")?.to_owned(),
@@ -143,7 +144,7 @@ impl Grant {
                     grant.roles = roles.into_iter().fold(Roles::default(), Roles::with);
                 }
                 "tenant" => grant.tenant = Some(Tenant::new(value)?),
-                _unknown => return Err(syntax.to_owned()),
+                _unknown => return Err(syntax.into()),
             }
         }
         Ok(grant)
@@ -236,7 +237,7 @@ mod tests {
             "s3cret tenant=",
             "",
         ] {
-            let error = Grant::parse(wrong).expect_err(wrong);
+            let error = Grant::parse(wrong).expect_err(wrong).to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }
         assert!(!format!("{full:?}").contains("s3cret"));

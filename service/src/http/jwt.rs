@@ -17,6 +17,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use reqwest::Url;
 use serde_json::{Map, Value};
 
+use super::invalid_option::InvalidOption;
 use crate::http::caller::{Caller, Role, Roles};
 use crate::http::problem::{Problem, ProblemCode};
 use crate::http::tenant::{Scope, Tenant};
@@ -116,9 +117,9 @@ impl JwtVerifier {
     ///
     /// # Errors
     /// Returns a message if an option is invalid.
-    pub fn new(options: JwtOptions) -> Result<Self, String> {
+    pub fn new(options: JwtOptions) -> Result<Self, InvalidOption> {
         if options.audiences.is_empty() || options.audiences.iter().any(String::is_empty) {
-            return Err("an audience is needed: the `aud` of the tokens that are meant for this service".to_owned());
+            return Err("an audience is needed: the `aud` of the tokens that are meant for this service".into());
         }
         checked_url(&options.issuer).map_err(|why| format!("issuer: {why}"))?;
         if let Some(url) = &options.jwks {

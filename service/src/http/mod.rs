@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub(crate) mod caller;
+pub(crate) mod invalid_option;
 pub(crate) mod json;
 #[cfg(feature = "jwt")]
 pub(crate) mod jwt;

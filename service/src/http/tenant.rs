@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use pirn::store::{ContentHash, Run};
 
+use super::invalid_option::InvalidOption;
+
 /// Ends the prefix of a tenant's ids. A client without a tenant cannot choose an id of a run with this character.
 const END: char = Run::OWNER_END;
 
@@ -36,11 +38,10 @@ impl Tenant {
     ///
     /// # Errors
     /// Returns a message if the name is empty, too long, or has control characters.
-    pub fn new(name: &str) -> Result<Self, String> {
+    pub fn new(name: &str) -> Result<Self, InvalidOption> {
         if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
-            return Err(format!(
-                "the name of a tenant has 1 to {MAX_NAME} bytes and no control characters"
-            ));
+            let message = format!("the name of a tenant has 1 to {MAX_NAME} bytes and no control characters");
+            return Err(message.into());
         }
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         let prefix = if name.len() <= MAX_PLAIN && name.bytes().all(is_plain) {
