@@ -871,7 +871,7 @@ impl Actor for RunActor {
             return;
         }
         let mailbox = self.mailbox();
-        if self.run.supervisor.is_told() {
+        if self.run.supervisor.is_sent_to() {
             // Queued messages come before the first turn, so the start goes behind them. Most runs have none and skip this hop.
             self.run.supervisor.do_send(SupervisorMsg::Begin);
         } else {
@@ -887,7 +887,7 @@ impl Handler<SupervisorMsg> for RunActor {
     type Result = ();
 
     fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
-        self.run.supervisor.has_heard();
+        self.run.supervisor.count_handled();
         match message {
             message if self.mailbox.is_some() => self.receive(message, context),
             SupervisorMsg::Begin => self.begin(context),

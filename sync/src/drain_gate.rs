@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Takes the wakers to notify, if the gate is drained now.
-    fn told(&mut self) -> Option<Vec<Waker>> {
+    fn take_drained(&mut self) -> Option<Vec<Waker>> {
         self.is_drained().then(|| self.waiters.take_all())
     }
 }
@@ -111,13 +111,13 @@ impl DrainGate {
 
     /// Closes the gate: no more permits are issued. Idempotent.
     pub fn close(&self) {
-        let told = {
+        let wakers = {
             let mut state = lock(&self.inner.state);
             state.closed = true;
-            state.told()
+            state.take_drained()
         };
         if !mutant!("drain gate: closing an empty one does not wake") {
-            self.tell(told);
+            self.wake(wakers);
         }
     }
 
@@ -144,8 +144,8 @@ impl DrainGate {
         wait_timeout_while(&self.inner.drained, state, timeout, |state| !state.is_drained()).is_drained()
     }
 
-    fn tell(&self, told: Option<Vec<Waker>>) {
-        let Some(wakers) = told else { return };
+    fn wake(&self, wakers: Option<Vec<Waker>>) {
+        let Some(wakers) = wakers else { return };
         self.inner.drained.notify_all();
         for waker in wakers {
             waker.wake();
@@ -171,13 +171,13 @@ pub struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let told = {
+        let wakers = {
             let mut state = lock(&self.gate.inner.state);
             state.inside -= 1;
-            state.told()
+            state.take_drained()
         };
         if !mutant!("drain gate: the last one out does not wake") {
-            self.gate.tell(told);
+            self.gate.wake(wakers);
         }
     }
 }

@@ -465,9 +465,9 @@ mod tests {
         assert!(interest.have_all_ended(&run));
         assert!(!interest.holds_start(&other, &second), "of another id");
         assert!(interest.holds_start(&run, &second));
-        assert!(!second.is_told());
+        assert!(!second.is_sent_to());
         assert!(interest.closed(&run));
-        assert!(second.is_told(), "it receives its start");
+        assert!(second.is_sent_to(), "it receives its start");
         assert!(interest.lives.borrow().is_empty());
         assert!(!interest.holds_start(&run, &first));
     }

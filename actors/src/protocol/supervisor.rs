@@ -188,8 +188,8 @@ impl SupervisorMsg {
 pub(crate) struct SupervisorHandle {
     address: Recipient<SupervisorMsg>,
     /// Numbers of messages sent and of messages handled. Both wrap around.
-    told: AtomicU32,
-    heard: AtomicU32,
+    sent: AtomicU32,
+    handled: AtomicU32,
     /// Created on the first external event, because most runs receive none.
     raised: OnceLock<Batches<RaisedEvent>>,
     /// Metadata from the caller that started the run.
@@ -206,8 +206,8 @@ impl SupervisorHandle {
     ) -> Self {
         Self {
             address,
-            told: AtomicU32::new(0),
-            heard: AtomicU32::new(0),
+            sent: AtomicU32::new(0),
+            handled: AtomicU32::new(0),
             raised: OnceLock::new(),
             metadata,
             ends,
@@ -220,27 +220,27 @@ impl SupervisorHandle {
     }
 
     /// True once a message was sent to the run. A concurrent send may or may not be counted.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told.load(Ordering::Relaxed) > 0
+    pub(crate) fn is_sent_to(&self) -> bool {
+        self.sent.load(Ordering::Relaxed) > 0
     }
 
     /// Counts a message as handled. Called on the run's own thread only.
-    pub(crate) fn has_heard(&self) {
+    pub(crate) fn count_handled(&self) {
         // A load and a store suffice, because only one thread writes. `Release` pairs with the `Acquire` of `waiting`.
-        let heard = self.heard.load(Ordering::Relaxed);
-        self.heard.store(heard.wrapping_add(1), Ordering::Release);
+        let handled = self.handled.load(Ordering::Relaxed);
+        self.handled.store(handled.wrapping_add(1), Ordering::Release);
     }
 
     /// Number of messages in the run's mailbox.
     pub(crate) fn waiting(&self) -> u32 {
-        // `heard` is read first: every handled message was sent before, so the difference is never negative.
-        let heard = self.heard.load(Ordering::Acquire);
-        self.told.load(Ordering::Relaxed).wrapping_sub(heard)
+        // `handled` is read first: every handled message was sent before, so the difference is never negative.
+        let handled = self.handled.load(Ordering::Acquire);
+        self.sent.load(Ordering::Relaxed).wrapping_sub(handled)
     }
 
     pub(crate) fn do_send(&self, message: SupervisorMsg) {
-        // Counted before the send, so that `heard` never exceeds `told`.
-        self.told.fetch_add(1, Ordering::Relaxed);
+        // Counted before the send, so that `handled` never exceeds `sent`.
+        self.sent.fetch_add(1, Ordering::Relaxed);
         self.address.do_send(message);
         if let Some(raised) = self.raised.get() {
             // A later event must not join a batch that was sent before this message: it would be delivered too early.
@@ -252,7 +252,7 @@ impl SupervisorHandle {
         let raised = self.raised.get_or_init(|| Batches::new(MAX_EVENTS_AT_ONCE));
         raised.put(event, |batch| {
             // Counts messages: an event that joins an open batch does not come here.
-            self.told.fetch_add(1, Ordering::Relaxed);
+            self.sent.fetch_add(1, Ordering::Relaxed);
             self.address.do_send(SupervisorMsg::Raise(batch));
         });
     }

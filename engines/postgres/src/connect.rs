@@ -178,8 +178,8 @@ impl Server {
         &self.settings
     }
 
-    /// Opens a connection to the first server that accepts writes. `heard` is notified of every `NOTIFY`.
-    pub(crate) async fn connect(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
+    /// Opens a connection to the first server that accepts writes. `notify` is notified of every `NOTIFY`.
+    pub(crate) async fn connect(&self, notify: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
         let mut targets: Vec<&Target> = self.settings.targets.iter().collect();
         if self.settings.is_random {
             // The seed of a hash is random.
@@ -188,7 +188,7 @@ impl Server {
         }
         let mut refusals = Vec::new();
         for target in &targets {
-            match self.login(target, heard.as_ref()).await {
+            match self.login(target, notify.as_ref()).await {
                 Ok(client) => return self.connection(client).await,
                 Err(refusal) => refusals.push((target.to_string(), refusal)),
             }
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// Opens a connection to a server, by the methods that `sslmode` allows.
-    async fn login(&self, target: &Target, heard: Option<&Arc<Notify>>) -> Result<Client, Refusal> {
+    async fn login(&self, target: &Target, notify: Option<&Arc<Notify>>) -> Result<Client, Refusal> {
         use tokio_postgres::config::SslMode as Tls;
         let modes: &[Tls] = match self.settings.sslmode {
             // Sockets have no TLS.
@@ -224,7 +224,7 @@ impl Server {
         let mut first = None;
         for mode in modes {
             let tls = tls.as_ref().filter(|_| *mode != Tls::Disable);
-            let attempt = self.attempt(target, *mode, tls, heard);
+            let attempt = self.attempt(target, *mode, tls, notify);
             let logged_in = match self.settings.timeout {
                 None => attempt.await,
                 Some(limit) => tokio::time::timeout(limit, attempt)
@@ -249,7 +249,7 @@ impl Server {
         target: &Target,
         mode: tokio_postgres::config::SslMode,
         tls: Option<&MakeRustlsConnect>,
-        heard: Option<&Arc<Notify>>,
+        notify: Option<&Arc<Notify>>,
     ) -> Result<Client, Refusal> {
         let config = || {
             let mut config = self
@@ -265,7 +265,7 @@ impl Server {
             let mut config = config()?;
             // The last setting of a name is valid: the user's options cannot change those that commits need.
             config.options(format!("{} {SESSION}", own.unwrap_or_default()).trim_start());
-            match self.open_with(&config, target, tls, heard).await {
+            match self.open_with(&config, target, tls, notify).await {
                 Err(refusal) if refusal.kind == Kind::Pooler => {}
                 other => return other,
             }
@@ -275,7 +275,7 @@ impl Server {
         if let Some(own) = own {
             config.options(own);
         }
-        self.open_with(&config, target, tls, heard).await
+        self.open_with(&config, target, tls, notify).await
     }
 
     async fn open_with(
@@ -283,11 +283,11 @@ impl Server {
         config: &Config,
         target: &Target,
         tls: Option<&MakeRustlsConnect>,
-        heard: Option<&Arc<Notify>>,
+        notify: Option<&Arc<Notify>>,
     ) -> Result<Client, Refusal> {
         let opened = match tls {
-            Some(tls) => open(config, tls.clone(), heard).await,
-            None => open(config, NoTls, heard).await,
+            Some(tls) => open(config, tls.clone(), notify).await,
+            None => open(config, NoTls, notify).await,
         };
         opened.map_err(|error| explain(&error, &self.settings, target))
     }
@@ -341,8 +341,8 @@ impl Server {
     }
 
     /// Opens a connection and checks the versions of both schemas.
-    pub(crate) async fn open(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
-        let connection = self.connect(heard).await?;
+    pub(crate) async fn open(&self, notify: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
+        let connection = self.connect(notify).await?;
         self.check(&connection).await?;
         Ok(connection)
     }
@@ -410,19 +410,19 @@ impl Server {
 }
 
 /// Opens a connection, and starts the task that drives it.
-async fn open<T>(config: &Config, tls: T, heard: Option<&Arc<Notify>>) -> Result<Client, tokio_postgres::Error>
+async fn open<T>(config: &Config, tls: T, notify: Option<&Arc<Notify>>) -> Result<Client, tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket>,
     T::Stream: Send + 'static,
 {
     let (client, mut connection) = config.connect(tls).await?;
-    let heard = heard.cloned();
+    let notify = notify.cloned();
     // The connection makes progress only while this task polls it.
     tokio::spawn(async move {
         // Errors of the connection are returned by the queries that wait on it.
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let (AsyncMessage::Notification(_), Some(heard)) = (message, &heard) {
-                heard.notify_one();
+            if let (AsyncMessage::Notification(_), Some(notify)) = (message, &notify) {
+                notify.notify_one();
             }
         }
     });

@@ -11,7 +11,7 @@ use crate::deadline::now;
 struct Round {
     late: Vec<(Answer, TaskResult)>,
     refused: Vec<Job>,
-    given_up: usize,
+    abandoned: usize,
     next: Option<Instant>,
 }
 
@@ -22,10 +22,10 @@ impl Shared {
         while !state.is_closed || state.threads.values().any(Thread::is_busy) {
             let round = self.round(&mut state);
             state.looks_at = round.next;
-            if !round.late.is_empty() || round.given_up > 0 {
+            if !round.late.is_empty() || round.abandoned > 0 {
                 let stuck = state.stuck;
                 drop(state);
-                if round.given_up > 0 {
+                if round.abandoned > 0 {
                     tracing::warn!(
                         stuck,
                         "scripts did not stop at their time limits: their threads were abandoned"
@@ -78,20 +78,20 @@ impl Shared {
                 Phase::Late { since, .. } if *since + PATIENCE > time => earliest(*since + PATIENCE),
                 Phase::Late { .. } => {
                     thread.phase = Phase::Stuck;
-                    round.given_up += 1;
+                    round.abandoned += 1;
                 }
                 Phase::Idle | Phase::Stuck => {}
             }
         }
-        state.stuck += round.given_up;
-        state.given_up += round.given_up as u64;
+        state.stuck += round.abandoned;
+        state.given_up += round.abandoned as u64;
         self.replace(state, &mut round);
         round
     }
 
     /// Starts replacements for abandoned threads. If too many were abandoned, waiting jobs are refused.
     fn replace(self: &Arc<Self>, state: &mut State, round: &mut Round) {
-        if round.given_up == 0 {
+        if round.abandoned == 0 {
             return;
         }
         if state.stuck > self.settings.max_stuck {
@@ -99,7 +99,7 @@ impl Shared {
             state.refused += round.refused.len() as u64;
             return;
         }
-        for _ in 0..round.given_up.min(state.queue.len()) {
+        for _ in 0..round.abandoned.min(state.queue.len()) {
             if let Err(error) = self.start_thread(state) {
                 tracing::error!(%error, "starting a new script thread failed");
             }
