@@ -128,7 +128,7 @@ const HELP: &[Help] = &[
             "pirn runs record RUN --to case.json --store runs.db",
             "pirn runs record RUN --to case.json --definition workflow.json --store runs.db",
         ],
-        json: "{file, requests, toolCalls, answers}",
+        json: "{file, requests, toolCalls, answers, inputs}",
         exit: "0, 1 a case cannot repeat the run, 2 wrong usage, no such run, a store or a file that is unreadable",
     },
     Help {
@@ -225,7 +225,9 @@ const HELP: &[Help] = &[
     },
     Help {
         of: ["context", "marks"],
-        examples: &["echo '{\"length\": 3, \"operations\": []}' | pirn context marks"],
+        examples: &[
+            "echo '{\"length\": 3, \"operations\": [{\"startNewBatch\": 1}, {\"append\": 2}]}' | pirn context marks",
+        ],
         json: "{markMap, visible[first, last]}",
         exit: CONVERTS,
     },

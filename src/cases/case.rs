@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn_actors::History;
+use pirn_conversation::conversation::{Conversation, CountedMessage};
 use pirn_core::run::RunReport;
 use pirn_definition::definition::json_from_str;
 use pirn_definition::error::RunError;
-use pirn_store::MemoryStore;
+use pirn_store::{Commit, Content, MemoryStore, NewRun, RunStatus, SessionWrite, Store};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::graders::{GradeFailure, Grader};
+use super::inputs::InputFeed;
 use super::recorded::Player;
-use crate::engine::durable::{RecordError, Recording};
-use crate::engine::{BuildError, Engine, EngineBuilder};
+use crate::engine::durable::{RecordError, RecordedSession, Recording};
+use crate::engine::{BuildError, Engine, EngineBuilder, SessionState};
 
 /// Version of the format of cases.
 pub const FORMAT_VERSION: u32 = 1;
@@ -137,9 +139,10 @@ impl Case {
     /// [`CaseError`]. A run that does not satisfy the graders is a result, not an error.
     pub fn run(&self, builder: EngineBuilder) -> Result<Tested, CaseError> {
         let player = Player::new(self.recording.clone(), false);
-        let (engine, report) = self.play(builder, &player)?;
+        let (engine, report, feed) = self.play(builder, &player)?;
         engine.shutdown_blocking(GRACE);
         let mut failures = player.unknown();
+        failures.extend(feed.missing());
         for grader in &self.expect {
             failures.extend(grader.grade(&report).map_err(CaseError::Invalid)?);
         }
@@ -153,7 +156,14 @@ impl Case {
     /// [`CaseError`].
     pub fn update(&self, builder: EngineBuilder) -> Result<Self, CaseError> {
         let player = Player::new(self.recording.clone(), true);
-        let (engine, report) = self.play(builder, &player)?;
+        let (engine, report, feed) = self.play(builder, &player)?;
+        if let Some(missing) = feed.missing().first() {
+            // The new recording would not contain the input.
+            return Err(CaseError::Invalid(format!(
+                "{}: correct its position in the case, or remove the input",
+                missing.message
+            )));
+        }
         // The record of a run is complete when the engine has nothing more to do for it.
         engine.wait_idle();
         let recorded = futures::executor::block_on(Self::record(&engine, &report.run_id));
@@ -173,7 +183,11 @@ impl Case {
         })
     }
 
-    fn play(&self, builder: EngineBuilder, player: &Arc<Player>) -> Result<(Engine, Arc<RunReport>), CaseError> {
+    fn play(
+        &self,
+        builder: EngineBuilder,
+        player: &Arc<Player>,
+    ) -> Result<(Engine, Arc<RunReport>, InputFeed), CaseError> {
         if self.format_version != FORMAT_VERSION {
             return Err(CaseError::Version(self.format_version));
         }
@@ -186,10 +200,15 @@ impl Case {
             builder = builder.workflows(definition.to_string());
         }
         let wrapping = Arc::clone(player);
+        let store = MemoryStore::new();
+        if let Some(session) = &recording.session {
+            restore(self, session, &store)
+                .map_err(|error| CaseError::Invalid(format!("the session of the case: {error}")))?;
+        }
         // A schedule would start runs that the recording does not contain.
         let engine = builder
             // Also for a test: commits are steps of the virtual order, and the recorded run made them.
-            .store(MemoryStore::new())
+            .store(store)
             .other_profiles(recording.profiles.iter().cloned())
             .schedules(false)
             .over_ports(move |ports| wrapping.wrap(ports))
@@ -200,6 +219,7 @@ impl Case {
                 .map_err(|error| CaseError::Invalid(format!("the conversation of the case: {error}")))?,
             None => recording.conversation.clone().into(),
         };
+        let feed = InputFeed::new(engine.shared(), recording.inputs.clone());
         let answering = Arc::clone(player);
         let mut run = engine
             .run(self.workflow.as_str())
@@ -216,9 +236,51 @@ impl Case {
         if let Some(limit) = recording.deadline_ms {
             run = run.deadline(Duration::from_millis(limit));
         }
+        if let Some(session) = &recording.session {
+            run = run.session(Arc::clone(&session.id));
+            if session.keeps_on_failure {
+                run = run.keep_on_failure();
+            }
+        }
+        if !recording.inputs.is_empty() {
+            run.subscribe(&[], Box::new(feed.clone()));
+        }
         let run = run.start().map_err(CaseError::Refused)?;
         engine.cancel_if_deadlocked(&run);
         let report = run.outcome_blocking();
-        Ok((engine, report))
+        Ok((engine, report, feed))
     }
+}
+
+/// Writes the state of the session of a case to a store, as the result of an earlier run.
+fn restore(case: &Case, session: &RecordedSession, store: &MemoryStore) -> Result<(), String> {
+    let Some(state) = &session.state else { return Ok(()) };
+    // Without a tokenizer, because the run counts the tokens again.
+    let messages = state.conversation.iter().map(|message| CountedMessage {
+        message: Arc::new(message.clone()),
+        tokens: 0,
+    });
+    let conversation = Conversation::from_parts(messages, state.mark_map.clone().unwrap_or_default());
+    let state = SessionState {
+        version: 1,
+        tokenizer: "".into(),
+        conversation: conversation.map_err(|error| error.to_string())?,
+        variables: state.variables.clone(),
+        stored: None,
+    };
+    let definition = Content::new("{}");
+    let mut run = NewRun::new(case.workflow.as_str(), definition.hash(), 0);
+    run.session = Some(session.id.to_string());
+    let commit = Commit::start(format!("before {}", case.recording.run_id), run)
+        .content(definition)
+        .status(RunStatus::Completed)
+        .session(SessionWrite {
+            id: session.id.to_string(),
+            follows: 0,
+            body: json!(state).to_string(),
+            contents: Vec::new(),
+            at: 0,
+        });
+    let committed = futures::executor::block_on(store.commit(commit));
+    committed.map(|_| ()).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Runs as tests: a [`Case`] repeats a recorded run under virtual time and compares the outcome.
 //!
 //! A case contains the inputs of a run: the replies of its models by a digest of the request, the results of its tools by the
-//! arguments, and the answers of people. It needs no provider, no tool and no person. If the workflow has changed, a request that the
+//! arguments, the answers of people, its session, and messages, events and other inputs with their positions. It needs no provider, no tool and no person. If the workflow has changed, a request that the
 //! recording does not know is reported with the nearest recorded request.
 //!
 //! ```
@@ -22,17 +22,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Contents: `case.rs` the file format and a run of it, `recorded.rs` the models and tools that reply from a recording, `graders.rs`
+//! Contents: `case.rs` the file format and a run of it, `recorded.rs` the models and tools that reply from a recording,
+//! `inputs.rs` the delivery of inputs from outside, `graders.rs`
 //! the comparison of an outcome, `differences.rs` texts about two values. The recording itself is in `engine/durable/recording.rs`.
 
 mod case;
 pub(crate) mod differences;
 mod graders;
+mod inputs;
 mod recorded;
 
 pub use case::{Case, CaseError, CaseFile, FORMAT_VERSION, Tested};
 pub use graders::{GradeFailure, Grader};
 
 pub use crate::engine::durable::{
-    RecordError, RecordedAnswer, RecordedRequest, RecordedRun, RecordedToolCall, Recording, RequestKey, SentMessage,
+    EventPosition, OutsideInput, OutsideInputKind, RecordError, RecordedAnswer, RecordedRequest, RecordedRun,
+    RecordedSession, RecordedSessionState, RecordedToolCall, Recording, RequestKey, SentMessage,
 };

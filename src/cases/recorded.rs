@@ -91,7 +91,7 @@ impl Player {
     }
 
     /// Returns the recorded answer to a question.
-    pub(super) fn answer(&self, question: &Interaction) -> Option<(Value, Millis)> {
+    pub(super) fn answer(&self, question: &Interaction) -> Option<(Value, Option<Arc<str>>, Millis)> {
         let mut used = self.used();
         let answers = &self.recording.answers;
         let place = take(
@@ -100,7 +100,8 @@ impl Player {
             |answer| answer.node_id == question.node_id,
             |answer| (answer.thread_id == question.thread_id, true),
         )?;
-        Some((answers[place].answer.clone(), answers[place].after_ms))
+        let answer = &answers[place];
+        Some((answer.answer.clone(), answer.by.clone(), answer.after_ms))
     }
 
     /// Returns the recorded request with this key.

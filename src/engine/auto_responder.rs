@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::runtime::virtual_host;
 
-/// Returns an answer to a question with the milliseconds until it is given, or `None`.
-type GiveAnswer = dyn Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync;
+/// Returns an answer to a question with the person who answers and the milliseconds until it is given, or `None`.
+type GiveAnswer = dyn Fn(&Interaction) -> Option<(Value, Option<Arc<str>>, Millis)> + Send + Sync;
 
 /// Callback for an answer that was refused.
 type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
@@ -31,7 +31,7 @@ pub(crate) struct AutoResponder {
 
 impl AutoResponder {
     pub(crate) fn new(
-        give: impl Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync + 'static,
+        give: impl Fn(&Interaction) -> Option<(Value, Option<Arc<str>>, Millis)> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl AutoResponder {
     /// Answers an open question.
     pub(crate) fn asked(&self, question: Interaction) {
         // Without an answer the question stays open for a person or for its timeout.
-        let (Some(run), Some((answer, after))) = (self.run.get().cloned(), (self.give)(&question)) else {
+        let (Some(run), Some((answer, by, after))) = (self.run.get().cloned(), (self.give)(&question)) else {
             return;
         };
         let (id, refused) = (question.id.clone(), Arc::clone(&self.refused));
         let give = move || {
-            run.answer(&id, Arc::new(answer), None, move |taken| {
+            run.answer(&id, Arc::new(answer), by, move |taken| {
                 match taken {
                     // Another answer came first, or the question was already closed in a resumed run.
                     Ok(()) | Err(AnswerRefused::NotOpen) => {}

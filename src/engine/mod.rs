@@ -53,8 +53,8 @@ pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use run::RunBuilder;
 pub(crate) use run::input_of;
-pub(crate) use runtime::with_inline_spawner;
 use runtime::{EngineRuntime, WeakRuntime};
+pub(crate) use runtime::{virtual_host, with_inline_spawner};
 pub use trigger_refused::TriggerRefused;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
@@ -594,8 +594,8 @@ impl Engine {
     /// Cancel safe: the call only reads.
     ///
     /// # Errors
-    /// Fails if the run has not ended, received other inputs than replies, results and answers, or used a profile that this engine
-    /// does not have.
+    /// Fails if the run has not ended, was cancelled by a shutdown, did not get its turn in its session, or used a profile that this
+    /// engine does not have.
     pub async fn recording(&self, run_id: &str) -> Result<RecordedRun, RecordError> {
         let durable = self.durable()?;
         recording(self, &durable, run_id).await

@@ -231,15 +231,18 @@ impl RunBuilder {
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
-        self.answers = Some(AutoResponder::new(move |question| Some((give(question)?, 0)), refused));
+        self.answers = Some(AutoResponder::new(
+            move |question| Some((give(question)?, None, 0)),
+            refused,
+        ));
         self
     }
 
-    /// Like [`Self::answers`], with the milliseconds of virtual time until each answer.
+    /// Like [`Self::answers`], with the person who answers and the milliseconds of virtual time until each answer.
     #[must_use]
     pub(crate) fn answers_later(
         mut self,
-        give: impl Fn(&Interaction) -> Option<(Value, Millis)> + Send + Sync + 'static,
+        give: impl Fn(&Interaction) -> Option<(Value, Option<Arc<str>>, Millis)> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
         self.answers = Some(AutoResponder::new(give, refused));
@@ -261,7 +264,7 @@ impl RunBuilder {
         events
     }
 
-    fn subscribe(&mut self, types: &[EventType], deliver: Box<dyn Deliver>) {
+    pub(crate) fn subscribe(&mut self, types: &[EventType], deliver: Box<dyn Deliver>) {
         let types = types.to_vec();
         self.subscriptions.push(Subscription {
             types,

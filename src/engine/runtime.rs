@@ -293,7 +293,7 @@ thread_local! {
 }
 
 /// Returns the host of the virtual clock on the calling thread.
-pub(super) fn virtual_host() -> Option<Host> {
+pub(crate) fn virtual_host() -> Option<Host> {
     CURRENT_HOST.with_borrow(Clone::clone)
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, root};
+use crate::durable_inputs::{ended, holding_with, runs, speaking};
 use crate::folder::Folder;
 use crate::tools::COUNT;
 
@@ -73,7 +74,7 @@ fn recorded(name: &str, more: &[&str]) -> Folder {
         (wrote.code, wrote.json()),
         (
             Some(0),
-            json!({"file": "case.json", "requests": 2, "toolCalls": 1, "answers": 1, "formatVersion": 1})
+            json!({"file": "case.json", "requests": 2, "toolCalls": 1, "answers": 1, "inputs": 0, "formatVersion": 1})
         ),
         "{}",
         wrote.stdout
@@ -295,13 +296,50 @@ fn every_grader_passes_and_fails_as_documented() {
 }
 
 #[test]
-fn a_run_that_a_case_cannot_repeat_is_not_recorded() {
-    let folder = folder("case-session");
-    run(&folder, "r", &["--session", "s"]);
-    let refused = record(&folder, "r", &[]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("it is part of a session"), "{}", refused.stderr);
+fn a_run_of_a_session_that_received_a_message_is_repeated() {
+    let folder = speaking("case-inputs");
+    let run = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--session",
+        "s",
+        "--answer",
+        "first=blue",
+        "--quiet",
+    ];
+    let ended_first = pirn_in(folder.path(), &run, &[]);
+    assert_eq!(ended_first.code, Some(0), "{}", ended_first.stderr);
+    let (child, _lines) = holding_with(&folder, &["--output", "json", "--session", "s"]);
+    assert_eq!(runs(&folder, &["say", "r", "Be brief."]).code, Some(0));
+    assert_eq!(runs(&folder, &["answer", "r", "first", "red"]).code, Some(0));
+    assert_eq!(ended(child)["output"], "Be brief.");
+    let wrote = record(&folder, "r", &[]);
+    assert_eq!(
+        (wrote.code, &*wrote.stdout),
+        (Some(0), "case.json: 1 requests, 0 tool calls, 1 answers, 1 inputs\n"),
+        "{}",
+        wrote.stderr
+    );
+    let mut case = case_of(&folder);
+    assert_eq!(
+        case["recording"]["session"]["state"]["conversation"][0]["content"], "And?",
+        "{case}"
+    );
+    let passed = tested(&folder, &[]);
+    assert_eq!(passed.code, Some(0), "{}{}", passed.stdout, passed.stderr);
 
+    case["recording"]["inputs"] = json!([]);
+    std::fs::write(folder.path().join("case.json"), case.to_string()).expect("writable");
+    let other = tested(&folder, &[]);
+    assert_eq!(other.code, Some(1), "the message is part of the request");
+    assert!(other.stdout.contains("is missing: \"Be brief.\""), "{}", other.stdout);
+}
+
+#[test]
+fn a_run_that_a_case_cannot_repeat_is_not_recorded() {
+    let folder = folder("case-refused");
     run(&folder, "t", &[]);
     std::fs::remove_file(folder.path().join("pirn.toml")).expect("it was written");
     let other = folder.file("other.toml");

@@ -243,7 +243,7 @@ fn a_live_run_is_migrated_to_a_compatible_definition() {
 }
 
 /// A workflow that asks a question, then repeats the last user message.
-fn speaking(name: &str) -> Folder {
+pub(crate) fn speaking(name: &str) -> Folder {
     let ask = json!({"id": "first", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["red", "blue"]}});
     let nodes = json!([{"id": "start", "type": "START"}, ask, {"id": "reply", "type": "LLM", "config": {"prompt": "And?"}},
         {"id": "end", "type": "END", "config": {"output": "output.content"}}]);

@@ -1,14 +1,15 @@
 //! Recorded runs of generated workflows pass the tests made of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use pirn::cases::{Case, Grader};
+use pirn::cases::{Case, Grader, OutsideInputKind, RecordError};
 use pirn::serde_json::{Value, json};
 use pirn::store::MemoryStore;
-use pirn::{Engine, Model, ModelCall, ModelReply, RunError, RunErrorCode, TokenUsage};
+use pirn::{Engine, Model, ModelCall, ModelReply, PinSection, RunError, RunErrorCode, TokenUsage, WeakEngine, When};
+use pirn_tests::world::line;
 use proptest::prelude::*;
 
 use super::generated::generated;
@@ -128,4 +129,205 @@ fn a_reply_that_decides_a_race_arrives_at_its_recorded_time() {
         tested.failures[0].message,
         "output: expected \"early\", got \"earlier\""
     );
+}
+
+/// Replies like [`Slow`], and sends inputs to the run while a request is open.
+struct Meddling(Arc<OnceLock<WeakEngine>>);
+
+impl Model for Meddling {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let engine = Arc::clone(&self.0);
+        let (run_id, clock) = (Arc::clone(&call.context.run_id), call.clock.clone());
+        let texts = call.request.messages.iter().map(|message| message.content.len());
+        let number = texts.sum::<usize>() as u64 + call.context.thread_id.bytes().map(u64::from).sum::<u64>();
+        let reply = Slow.call(call);
+        async move {
+            clock.sleep(number % 5).await;
+            let engine = engine.get().and_then(WeakEngine::upgrade).expect("the engine runs");
+            let run = engine.find(&run_id).expect("the run calls the model");
+            match number % 4 {
+                0 => run.emit("meddled", [("number", json!(number))]),
+                1 => run.pin(PinSection::Role, json!(format!("role {number}"))),
+                // Refused if the main workflow calls no model.
+                2 => drop(
+                    run.say(format!("message {number}"), When::BeforeNextRequest)
+                        .now_or_never(),
+                ),
+                _ => {}
+            }
+            reply.await
+        }
+        .boxed()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_random_run_with_inputs_from_outside_passes_its_test(generated in generated()) {
+        let mut bundle = generated.bundle();
+        bundle["profiles"][0]["provider"] = json!("meddling");
+        let engine_of_model = Arc::default();
+        let engine = Engine::builder()
+            .workflows(bundle.to_string())
+            .model("meddling", Arc::new(Meddling(Arc::clone(&engine_of_model))))
+            .store(MemoryStore::new())
+            .virtual_time(None)
+            .build()
+            .expect("valid");
+        prop_assert!(engine_of_model.set(engine.downgrade()).is_ok());
+        let run = engine.start(id_of(&bundle), json!({"n": 1})).expect("starts");
+        engine.cancel_if_deadlocked(&run);
+        run.outcome_blocking();
+        engine.wait_idle();
+        let case = block_on(Case::record(&engine, run.run_id())).expect("it has ended");
+        let case: Case = pirn::serde_json::from_str(&json!(case).to_string()).expect("its own format");
+        let tested = case.run(Engine::builder().model("meddling", Arc::new(Unused))).expect("it runs");
+        prop_assert_eq!(&tested.failures, &Vec::new(), "{:#}", json!(case));
+    }
+}
+
+fn chat(nodes: &[Value]) -> Value {
+    json!({"workflows": [line("main", nodes)], "profiles": [{"id": "m", "provider": "echo"}]})
+}
+
+fn asks(id: &str) -> Value {
+    json!({"id": id, "type": "LLM", "config": {"profileId": "m", "prompt": format!("prompt of {id}")}})
+}
+
+/// Workflow that waits for an event and a person between two model calls.
+fn waiting() -> Vec<Value> {
+    vec![
+        asks("first"),
+        json!({"id": "go", "type": "WAIT", "config": {"event": "go"}}),
+        json!({"id": "sure", "type": "USER_INTERACTION", "config": {"question": "Sure?"}}),
+        asks("second"),
+    ]
+}
+
+#[test]
+fn messages_events_pins_and_named_answers_are_delivered_at_their_recorded_positions() {
+    let engine = Engine::builder()
+        .workflows(chat(&waiting()).to_string())
+        .store(MemoryStore::new())
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let run = engine.start("main", json!(null)).expect("starts");
+    engine.wait_idle();
+    block_on(run.say("Be brief.", When::BeforeNextRequest)).expect("accepted");
+    run.pin(PinSection::Role, json!("a weaver"));
+    run.emit("go", [("n", json!(5))]);
+    engine.wait_idle();
+    let question = block_on(run.interactions()).pop().expect("a question");
+    block_on(run.answer_by("Ada", &question.id, json!("yes"))).expect("accepted");
+    run.outcome_blocking();
+    engine.wait_idle();
+    let case = block_on(Case::record(&engine, run.run_id())).expect("it has ended");
+
+    assert_eq!(case.recording.answers[0].by.as_deref(), Some("Ada"));
+    let [message, pin, event] = &case.recording.inputs[..] else {
+        panic!("{:#}", json!(case))
+    };
+    for input in [message, pin, event] {
+        let node = input.after.as_ref().and_then(|after| after.node_id.as_deref());
+        assert!(matches!(node, Some("go") | None), "{input:?}");
+    }
+    assert!(matches!(&message.input, OutsideInputKind::Message(said) if &*said.text == "Be brief."));
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures, Vec::new(), "{:#}", json!(case));
+
+    // A changed workflow that does not reach the positions is reported.
+    let changed = Case {
+        definition: Some(chat(&[asks("first")])),
+        ..case.clone()
+    };
+    let tested = changed.run(Engine::builder()).expect("it runs");
+    let messages: Vec<&str> = tested.failures.iter().map(|failure| failure.message.as_str()).collect();
+    assert!(
+        messages.iter().any(|message| message.starts_with(
+            "input 1 (message \"Be brief.\") was not delivered: the run did not reach NODE_STARTED 1 of node `go` in thread"
+        )),
+        "{messages:#?}"
+    );
+    assert!(
+        messages
+            .iter()
+            .any(|message| message.starts_with("input 3 (event `go`)")),
+        "{messages:#?}"
+    );
+    // An update would lose them.
+    let refused = changed.update(Engine::builder()).expect_err("inputs are missing");
+    assert!(refused.to_string().contains("correct its position"), "{refused}");
+}
+
+#[test]
+fn a_cancelled_run_is_cancelled_again_at_the_same_position() {
+    let engine = Engine::builder()
+        .workflows(chat(&waiting()).to_string())
+        .store(MemoryStore::new())
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let run = engine.start("main", json!(null)).expect("starts");
+    engine.wait_idle();
+    run.cancel("no longer needed");
+    run.outcome_blocking();
+    engine.wait_idle();
+    let case = block_on(Case::record(&engine, run.run_id())).expect("it has ended");
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures, Vec::new(), "{:#}", json!(case));
+    let Some(error) = &tested.report.error else {
+        panic!("{:?}", tested.report)
+    };
+    assert!(error.message.contains("no longer needed"), "{error}");
+}
+
+#[test]
+fn a_run_of_a_session_starts_from_the_recorded_state_of_its_session() {
+    let variable = json!({"id": "count", "type": "VARIABLE",
+        "config": {"variableName": "count", "scope": "session", "expression": "(variables.count ?? 0) + 1"}});
+    let engine = Engine::builder()
+        .workflows(chat(&[variable, asks("ask")]).to_string())
+        .store(MemoryStore::new())
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let mut last = String::new();
+    for _ in 0..3 {
+        let run = engine
+            .run("main")
+            .session("s")
+            .keep_on_failure()
+            .start()
+            .expect("starts");
+        last = run.outcome_blocking().run_id.to_string();
+        engine.wait_idle();
+    }
+    let case = block_on(Case::record(&engine, &last)).expect("it has ended");
+    let case: Case = pirn::serde_json::from_str(&json!(case).to_string()).expect("its own format");
+    let session = case.recording.session.as_ref().expect("a session");
+    let state = session.state.as_ref().expect("not the first run");
+    assert_eq!((&*session.id, session.keeps_on_failure), ("s", true));
+    assert_eq!(*state.variables["count"], json!(2));
+    assert_eq!(state.conversation.len(), 4, "{state:?}");
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures, Vec::new(), "{:#}", json!(case));
+    assert_eq!(tested.report.conversation.messages.iter().count(), 6);
+
+    // An update writes the same state again.
+    let updated = case.update(Engine::builder()).expect("it runs");
+    assert_eq!(updated.recording, case.recording);
+
+    // The messages of the session are part of the requests.
+    let mut other = case;
+    let state = other
+        .recording
+        .session
+        .as_mut()
+        .and_then(|session| session.state.as_mut());
+    state.expect("not the first run").conversation.truncate(2);
+    let tested = other.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures[0].grader, "request", "{:?}", tested.failures);
 }

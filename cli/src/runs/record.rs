@@ -52,17 +52,19 @@ impl Record {
             recording.requests.len(),
             recording.tool_calls.len(),
             recording.answers.len(),
+            recording.inputs.len(),
         ];
-        let [requests, tool_calls, answers] = counts;
+        let [requests, tool_calls, answers, inputs] = counts;
         Ok(match output {
             Output::Json => {
-                let written =
-                    json!({"file": self.to, "requests": requests, "toolCalls": tool_calls, "answers": answers});
+                let written = json!({
+                    "file": self.to, "requests": requests, "toolCalls": tool_calls, "answers": answers, "inputs": inputs,
+                });
                 answer(&json_text(written), 0)
             }
             Output::Text => {
                 let text = format!(
-                    "{}: {requests} requests, {tool_calls} tool calls, {answers} answers\n",
+                    "{}: {requests} requests, {tool_calls} tool calls, {answers} answers, {inputs} inputs\n",
                     self.to
                 );
                 answer(&text, 0)

@@ -19,6 +19,7 @@ mod journal;
 mod mask;
 mod migrate;
 mod offline;
+mod outside_inputs;
 mod parts;
 mod prefix;
 mod recording;
@@ -54,6 +55,8 @@ pub(crate) use failures::shortened;
 pub use fork::ForkBuilder;
 pub(crate) use journal::StoreJournal;
 pub use migrate::{Difference, Migration};
+pub(crate) use outside_inputs::EventPositions;
+pub use outside_inputs::{EventPosition, OutsideInput, OutsideInputKind, RecordedSession, RecordedSessionState};
 pub use prefix::{FirstDifference, PrefixComparison, PrefixReason};
 pub(crate) use recording::recording;
 pub use recording::{

@@ -1,4 +1,5 @@
-//! Inputs of a stored run from outside, as data from which it can be repeated: replies of models, results of tools, answers of people.
+//! Inputs of a stored run, as data from which it can be repeated: replies of models, results of tools, answers of people, its session,
+//! and inputs that it did not request ([`outside_inputs`](super::outside_inputs)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +7,10 @@ use std::sync::Arc;
 use pirn_actors::ports::ToolSpec;
 use pirn_conversation::conversation::{MarkMap, ModelRequest};
 use pirn_core::run::{
-    Control, Effect, JournaledInput, Message as RunMessage, ReplayStep, RunMachine, RunReport, ThreadNo, ToSupervisor,
-    ToThread,
+    Control, Effect, JournaledInput, Message as RunMessage, ReplayStep, RunMachine, RunReport, SessionState, ThreadNo,
+    ToSupervisor, ToThread,
 };
-use pirn_core::thread::{self, ConsentRequest, EffectId, Input, ModelReply, Outcome, ToolResult};
+use pirn_core::thread::{self, ConsentRequest, EffectId, Input, ModelReply, Outcome, PersonsAnswer, ToolResult};
 use pirn_definition::Millis;
 use pirn_definition::definition::{BuiltInTool, Pinned, Profile, ToolDefinition};
 use pirn_definition::error::RunError;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use super::super::Engine;
 use super::Durable;
 use super::mask::masked;
+use super::outside_inputs::{OutsideInput, OutsideInputKind, OutsideWatch, RecordedSession};
 use super::resume_error::ResumeError;
 use super::sent_call::{SentCall, SettingsSource};
 use super::stored::StoredRecords;
@@ -76,6 +78,12 @@ pub struct Recording {
     /// Answers of people in the order of their questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<RecordedAnswer>,
+    /// Messages, events, pinned context and a cancel from outside, in the order of their arrival.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<OutsideInput>,
+    /// Session of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<RecordedSession>,
 }
 
 /// A message of a request, without the ids of its calls.
@@ -173,6 +181,9 @@ pub struct RecordedAnswer {
     pub after_ms: Millis,
     /// The answer.
     pub answer: Value,
+    /// Person who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 /// A recording with the definition and the outcome of its run.
@@ -198,7 +209,7 @@ pub enum RecordError {
     NotRepeatable {
         /// The run.
         run_id: String,
-        /// The reason.
+        /// The reason, and what to do.
         why: String,
     },
 }
@@ -303,11 +314,14 @@ struct CallWatch {
     sent: Vec<SentCall>,
     /// Answers are added once they arrive; these are the questions.
     asked: Vec<(Arc<str>, Arc<str>)>,
-    answers: BTreeMap<usize, (Millis, Value)>,
+    answers: BTreeMap<usize, (Millis, PersonsAnswer)>,
     open: BTreeMap<(ThreadNo, EffectId), OpenCall>,
     /// Index of each message, by its JSON.
     places: BTreeMap<String, usize>,
-    refused: Option<&'static str>,
+    outside: OutsideWatch,
+    /// State of the session when the run got its turn.
+    session: Option<SessionState>,
+    refused: Option<String>,
 }
 
 impl CallWatch {
@@ -322,30 +336,72 @@ impl CallWatch {
         }
     }
 
-    fn refuse(&mut self, why: &'static str) {
+    fn refuse(&mut self, why: impl Into<String>) {
         // The first reason is the earliest one in the run.
-        self.refused.get_or_insert(why);
+        self.refused.get_or_insert_with(|| why.into());
     }
 
     fn received(&mut self, input: &JournaledInput) {
-        match &input.message {
+        let at = input.at;
+        let outside = match &input.message {
             RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
+                self.outside.ended(*thread, *effect);
                 if let Some(open) = self.open.remove(&(*thread, *effect)) {
-                    self.ended(&open, input.at, outcome);
+                    self.ended(&open, at, outcome);
                 }
+                None
             }
-            RunMessage::Supervisor(ToSupervisor::Say(_)) => self.refuse("a person sent a message to its model"),
-            RunMessage::Supervisor(ToSupervisor::Raise(_)) => self.refuse("an event was raised in it from outside"),
-            RunMessage::Supervisor(ToSupervisor::Pin(..)) => self.refuse("its pinned context was set from outside"),
-            RunMessage::Supervisor(ToSupervisor::Session(_)) => self.refuse("it is part of a session"),
-            RunMessage::Supervisor(ToSupervisor::Control(control)) => match control {
-                Control::Cancel(_) => self.refuse("it was cancelled from outside"),
-                Control::Shutdown => self.refuse("the shutdown of its process cancelled it"),
-                // A pause changes the times of later steps only.
-                Control::Pause | Control::Resume => {}
-            },
+            RunMessage::Supervisor(to) => self.received_by_run(at, to),
             // Timers, triggers and the messages between the threads of a run follow from the other inputs.
-            _ => {}
+            _ => None,
+        };
+        match outside {
+            Some(input) => self.outside.add(at, input),
+            None => self.outside.passed(at),
+        }
+        if self.outside.inputs.len() > MAX_CALLS {
+            self.refuse("it received more than 10,000 inputs from outside; record a shorter run");
+        }
+    }
+
+    /// Returns the input if it is from outside.
+    fn received_by_run(&mut self, at: Millis, to: &ToSupervisor) -> Option<OutsideInputKind> {
+        match to {
+            ToSupervisor::Say(message) => Some(OutsideInputKind::Message((**message).clone())),
+            ToSupervisor::Raise(events) => {
+                let (last, earlier) = events.split_last()?;
+                for event in earlier {
+                    self.outside.add(at, OutsideInputKind::Event(event.clone()));
+                }
+                Some(OutsideInputKind::Event(last.clone()))
+            }
+            ToSupervisor::Pin(section, value) => Some(OutsideInputKind::Pin {
+                section: *section,
+                value: value.clone(),
+            }),
+            ToSupervisor::Session(turn) => {
+                match &**turn {
+                    Ok(state) => self.session = Some(state.clone()),
+                    Err(error) => self.refuse(format!(
+                        "its session refused the turn ({error}), which a test cannot repeat; record a run that got its turn"
+                    )),
+                }
+                None
+            }
+            ToSupervisor::Control(control) => match control {
+                Control::Cancel(reason) => Some(OutsideInputKind::Cancel { reason: reason.clone() }),
+                Control::Shutdown => {
+                    self.refuse(
+                        "the shutdown of its process cancelled it, which a test cannot repeat; run the workflow again to its \
+                         end and record that run",
+                    );
+                    None
+                }
+                // A pause changes the times of later steps only.
+                Control::Pause | Control::Resume => None,
+            },
+            // As above: the consequences of other inputs.
+            _ => None,
         }
     }
 
@@ -374,14 +430,14 @@ impl CallWatch {
             }
             OpenCall::Answer(place, asked) => {
                 if let Outcome::Answered(given) = outcome {
-                    self.answers
-                        .insert(place, (at.saturating_sub(asked), (*given.answer).clone()));
+                    self.answers.insert(place, (at.saturating_sub(asked), given.clone()));
                 }
             }
         }
     }
 
     fn did(&mut self, machine: &RunMachine, at: Millis, effect: &Effect) {
+        self.outside.did(at, effect);
         match effect {
             Effect::Thread { thread, effect } => {
                 if let Some(live) = machine.live(*thread) {
@@ -457,7 +513,7 @@ impl CallWatch {
         }
         let recorded = self.recording.requests.len() + self.recording.tool_calls.len() + self.asked.len();
         if recorded > MAX_CALLS {
-            self.refuse("it made more than 10,000 calls");
+            self.refuse("it made more than 10,000 calls; record a shorter run");
         }
     }
 
@@ -511,15 +567,17 @@ impl CallWatch {
         let asked = self.asked.into_iter().enumerate();
         recording.answers = asked
             .filter_map(|(place, (thread_id, node_id))| {
-                let (after_ms, answer) = self.answers.remove(&place)?;
+                let (after_ms, given) = self.answers.remove(&place)?;
                 Some(RecordedAnswer {
                     thread_id,
                     node_id,
                     after_ms,
-                    answer,
+                    answer: (*given.answer).clone(),
+                    by: given.by,
                 })
             })
             .collect();
+        recording.inputs = self.outside.inputs;
         Ok(recording)
     }
 }
@@ -587,13 +645,19 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
     let inputs = std::mem::take(&mut stored.inputs);
     let mut watch = CallWatch::default();
     let rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| watch.saw(machine, step))?;
-    if stored.run.session.is_some() {
-        watch.refuse("it is part of a session");
-    }
     if let Some(why) = watch.refused {
-        return Err(refused(why.to_owned()));
+        return Err(refused(why));
     }
     let start = stored.begun(&rebuilt.graphs)?.seed;
+    let session = match (&start.session, &watch.session) {
+        (Some(seed), Some(state)) => Some(RecordedSession::of(seed, state)),
+        (Some(_), None) => {
+            let why =
+                "it ended before its turn in its session, which a test cannot repeat; record a run that got its turn";
+            return Err(refused(why.to_owned()));
+        }
+        (None, _) => None,
+    };
     let source = SettingsSource::new(engine, &rebuilt.graphs);
     let recording = watch.finish(&source).map_err(refused)?;
     let marks = start.conversation.mark_map();
@@ -614,6 +678,7 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
             pinned: start.pinned,
             client_tools: start.client_tools.map(|tools| (*tools).clone()).unwrap_or_default(),
             deadline_ms: start.deadline_ms,
+            session,
             ..recording
         },
         workflow: stored.run.workflow.clone(),

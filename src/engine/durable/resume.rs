@@ -94,7 +94,10 @@ impl ResumeBuilder {
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
-        self.answers = Some(AutoResponder::new(move |question| Some((give(question)?, 0)), refused));
+        self.answers = Some(AutoResponder::new(
+            move |question| Some((give(question)?, None, 0)),
+            refused,
+        ));
         self
     }
 
