@@ -120,6 +120,32 @@ fn a_fork_assigns_only_existing_variables() {
 }
 
 #[test]
+fn a_fork_starts_at_the_time_at_which_it_is_made() {
+    let wait = |id: &str| json!({"id": id, "type": "WAIT", "config": {"seconds": 5}});
+    let flow = json!({"id": "nap", "nodes": [{"id": "start", "type": "START"}, wait("one"), wait("two"), {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "one"}, {"from": "one", "to": "two"}, {"from": "two", "to": "end"}]});
+    let store = MemoryStore::new();
+    let engine = Engine::builder()
+        .workflows(flow.to_string())
+        .store(store.clone())
+        .virtual_time(None);
+    let engine = engine.build().expect("builds");
+    let run = engine.run("nap").run_id("r").start().expect("starts");
+    assert_eq!(run.outcome_blocking().elapsed_ms, 10_000);
+    engine.wait_idle();
+    let fork = block_on(engine.fork("r", 1).make("fork")).expect("is made");
+    let fork = block_on(fork.start()).expect("starts");
+    fork.outcome_blocking();
+    engine.wait_idle();
+    let started = |id: &str| block_on(store.run(id)).expect("is read").expect("is stored").started_at;
+    assert_eq!(
+        (started("r"), started("fork")),
+        (0, 10_000),
+        "not 5 s, the time of the shared step"
+    );
+}
+
+#[test]
 fn a_view_at_a_step_shows_the_pending_wait_and_the_nodes_of_its_steps() {
     let store = MemoryStore::new();
     waiting(equipped(&store));

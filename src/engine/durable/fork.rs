@@ -110,7 +110,10 @@ impl ForkBuilder {
         let rebuilt = stored.rebuild(&self.engine, &durable, inputs)?;
         // Check the names before the commit too, because an assignment is executed only after it.
         self.check_names(&rebuilt)?;
-        let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
+        let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
+        // The fork starts now, and not when the original run took the shared steps: lists of runs are in the order of this time.
+        let started_at = now.max(rebuilt.at);
+        let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, started_at);
         // The fork refers to the contents of the original. The store keeps each text once.
         new.contents.clone_from(&stored.run.contents);
         new.base = Some(Base {
