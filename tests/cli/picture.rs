@@ -60,24 +60,43 @@ fn drawn(screen: &vt100::Screen, rows: u16) -> String {
     for row in 0..rows {
         let y = f64::from(row) * CELL.1 + 26.0;
         for piece in pieces(screen, row) {
-            let text = piece.text.trim_end();
-            let indent = text.len() - text.trim_start().len();
-            let text = text.trim_start();
-            if text.is_empty() {
-                continue;
+            for (start, text) in columns(&piece.text) {
+                let x = (f64::from(piece.column) + start as f64) * CELL.0 + 12.0;
+                let text = text.replace('&', "&amp;").replace('<', "&lt;");
+                // Writing to a String is infallible.
+                let _ = writeln!(
+                    svg,
+                    "<text class=\"{}\" x=\"{x:.1}\" y=\"{y}\">{text}</text>",
+                    piece.class
+                );
             }
-            let x = (f64::from(piece.column) + indent as f64) * CELL.0 + 12.0;
-            let text = text.replace('&', "&amp;").replace('<', "&lt;");
-            // Writing to a String is infallible.
-            let _ = writeln!(
-                svg,
-                "<text class=\"{}\" x=\"{x:.1}\" y=\"{y}\">{text}</text>",
-                piece.class
-            );
         }
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Returns the parts between several spaces, with their positions: many programs show one space for several, which would move the
+/// text after an indentation.
+fn columns(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for part in text.split("  ") {
+        let indent = part.len() - part.trim_start().len();
+        if !part.trim().is_empty() {
+            found.push((text[..start + indent].chars().count(), part.trim()));
+        }
+        start += part.len() + "  ".len();
+    }
+    found
+}
+
+#[test]
+fn an_indented_text_is_placed_at_its_column() {
+    assert_eq!(
+        columns("  2.2 s    branch: é  end "),
+        [(2, "2.2 s"), (11, "branch: é"), (22, "end")]
+    );
 }
 
 /// Returns the words of a picture line by line, without durations and independent of the order in which branches ended.
