@@ -1,6 +1,10 @@
 //! `--help`, `completions`, `man`, `--color`.
 
-use crate::command::pirn;
+use std::path::Path;
+use std::process::Command;
+
+use crate::command::{pirn, pirn_in};
+use crate::folder::Folder;
 
 const COMMANDS: &[&str] = &[
     "init",
@@ -79,6 +83,62 @@ fn completions_and_the_man_page_have_every_command() {
     let none = pirn(&["man", "rnu"]);
     assert_eq!(none.code, Some(2));
     assert!(none.stderr.contains("there are init, run"), "{}", none.stderr);
+}
+
+/// Commands that print the completions of `pirn runs show `, given the file of the script and the store.
+const COMPLETIONS_OF_IDS: &[(&str, &str)] = &[
+    (
+        "bash",
+        "source \"$SCRIPT\"; COMP_WORDS=(pirn runs show --store \"$STORE\" ''); COMP_CWORD=5; _pirn_with_ids pirn '' \"$STORE\"
+         printf '%s\\n' \"${COMPREPLY[@]}\"",
+    ),
+    (
+        // The builtins of zsh's completion system exist only while a person types.
+        "zsh",
+        "compdef() { }; source \"$SCRIPT\"; compadd() { print -l -- \"${@[4,-1]}\" }
+         words=(pirn runs show --store \"$STORE\" ''); CURRENT=6; _pirn",
+    ),
+    ("fish", "source $SCRIPT; complete -C \"pirn runs show --store $STORE \""),
+];
+
+#[test]
+fn shells_complete_the_ids_of_the_runs_in_the_store() {
+    let folder = Folder::new("help-ids").with(
+        "main.json",
+        r#"{"id": "main", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],
+            "edges": [{"from": "start", "to": "end"}]}"#,
+    );
+    let store = folder.file("runs.db");
+    for id in ["first", "second"] {
+        let run = pirn_in(
+            folder.path(),
+            &["run", "main.json", "--store", &store, "--run-id", id],
+            &[],
+        );
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+    }
+    let listed = pirn_in(folder.path(), &["runs", "list", "--ids", "--store", &store], &[]).stdout;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let command = Path::new(env!("CARGO_BIN_EXE_pirn")).parent().expect("a folder");
+    let path = format!("{}:{}", command.display(), std::env::var("PATH").unwrap_or_default());
+    for (shell, completes) in COMPLETIONS_OF_IDS {
+        let script = folder.file(shell);
+        std::fs::write(&script, pirn(&["completions", shell]).stdout).expect("writable");
+        let completed = Command::new(shell)
+            .args(["-c", completes])
+            .envs([("SCRIPT", &script), ("STORE", &store), ("PATH", &path)])
+            .current_dir(folder.path())
+            .output();
+        let Ok(completed) = completed else {
+            eprintln!("{shell} is not installed; its completion of ids was not tested");
+            continue;
+        };
+        let (out, err) = (
+            String::from_utf8_lossy(&completed.stdout),
+            String::from_utf8_lossy(&completed.stderr),
+        );
+        assert_eq!((&*out, &*err), (&*listed, ""), "{shell}");
+    }
 }
 
 #[test]
