@@ -22,8 +22,8 @@ use crate::tools;
 #[derive(clap::Args)]
 #[command(after_help = "\
 A case repeats a recorded run: its models reply by the digest of the request, its tools by their arguments, people by the node of the
-question. Time is virtual. A request or a call that the case does not contain fails the case, with the nearest recorded one and the
-first difference.
+question. Messages, events and other inputs from outside arrive after the same event as in the recorded run. Time is virtual. A request
+or a call that the case does not contain fails the case, with the nearest recorded one and the first difference.
 
 `expect` of a case lists graders: outcome {status, error?}, equal {value}, path {nodes}, cost {maxTokens?, maxAmount?},
 schema {schema}, contains {text}, function {expression}.
