@@ -135,8 +135,9 @@ impl RecordedSession {
 }
 
 /// Counts the events of a run that are positions.
+// The number in a key is 0, and the value is the number of the last event.
 #[derive(Default)]
-pub(crate) struct EventPositions(BTreeMap<(EventType, Arc<str>, Option<Arc<str>>), u64>);
+pub(crate) struct EventPositions(BTreeMap<EventPosition, u64>);
 
 impl EventPositions {
     /// Returns the position of the next event; `None` if its type is no position.
@@ -144,16 +145,17 @@ impl EventPositions {
         if !POSITIONS.contains(&event.event_type) {
             return None;
         }
-        let node_id = event.fields.text("nodeId").map(Arc::from);
-        let key = (event.event_type, Arc::clone(thread_id), node_id);
-        let number = self.0.entry(key.clone()).or_default();
+        let position = EventPosition {
+            event_type: event.event_type,
+            thread_id: Arc::clone(thread_id),
+            node_id: event.fields.text("nodeId").map(Arc::from),
+            number: 0,
+        };
+        let number = self.0.entry(position.clone()).or_default();
         *number += 1;
-        let (event_type, thread_id, node_id) = key;
         Some(EventPosition {
-            event_type,
-            thread_id,
-            node_id,
             number: *number,
+            ..position
         })
     }
 }
