@@ -158,8 +158,9 @@ fn filled(template: &str, id: &str, number: u64) -> String {
     template.replace("{}", id).replace('#', &number.to_string())
 }
 
-/// Generates a conversation. Each round plants statements at random positions between other questions and answers.
-pub(crate) fn conversation(seed: u64) -> Conversation {
+/// Generates a conversation. Each round plants statements at random positions between other questions and answers, which have up to
+/// `most` sentences.
+pub(crate) fn conversation(seed: u64, most: u64) -> Conversation {
     let mut numbers = Numbers(seed);
     let language = &LANGUAGES[usize::try_from(seed).unwrap_or_default() % LANGUAGES.len()];
     let mut planted: Vec<Planted> = Vec::new();
@@ -170,7 +171,10 @@ pub(crate) fn conversation(seed: u64) -> Conversation {
         for _ in 0..QUESTIONS {
             let at = usize::try_from(numbers.next(4)).unwrap_or_default();
             said.push((Role::User, language.fillers[at].to_owned()));
-            said.push((Role::Assistant, language.answer.to_owned()));
+            // The first and the third are whole sentences.
+            let more = (1..1 + numbers.next(most)).map(|at| language.fillers[(at % 2 * 2) as usize]);
+            let answer: Vec<&str> = std::iter::once(language.answer).chain(more).collect();
+            said.push((Role::Assistant, answer.join(" ")));
         }
         let mut plant = |kind, template: &str, numbers: &mut Numbers| {
             let text = filled(template, &numbers.id(), 10 + numbers.next(80));
@@ -183,7 +187,8 @@ pub(crate) fn conversation(seed: u64) -> Conversation {
             let pairs = said.len() / 2;
             let pair = usize::try_from(numbers.next(pairs as u64)).unwrap_or_default();
             let (_, into) = &mut said[pair * 2 + usize::from(is_claim)];
-            *into = format!("{into} {text}");
+            // Two of the questions have no mark at their end.
+            *into = format!("{into}\n{text}");
         };
         if round % 2 == 0 {
             plant(Kind::Rule, language.rule, &mut numbers);

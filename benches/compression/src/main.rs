@@ -1,15 +1,17 @@
 //! What each strategy retains of generated conversations after five compressions, and the time of one compression.
 //!
-//! `cargo run --release -p pirn-benches-compression` prints a Markdown table; `-- time` prints the time of one compression of 10,000
-//! messages. No model is called: `summarize` without a model is `checklist`.
+//! `cargo run --profile dist -p pirn-benches-compression` prints a Markdown table; `-- time` prints the time of one compression of
+//! 10,000 messages. No model is called: the summaries are extractive, or one that mentions no statement.
 
 mod generated;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use pirn_conversation::conversation::compression::{Compression, CompressionContext, compress, finish_with_checklist};
-use pirn_conversation::conversation::{Estimator, message_cost};
+use pirn_conversation::conversation::compression::{
+    Compression, CompressionContext, compress, finish_summary, finish_with_checklist,
+};
+use pirn_conversation::conversation::{Estimator, extractive, message_cost};
 use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
@@ -18,9 +20,12 @@ use generated::{Conversation, Kind, Planted, conversation};
 /// Number of conversations of the study.
 const CONVERSATIONS: u64 = 200;
 
+/// Maximum number of sentences of an answer in the study.
+const SENTENCES: u64 = 12;
+
 /// Number of messages and of measurements of `time`.
 const MESSAGES: usize = 10_000;
-const MEASUREMENTS: usize = 11;
+const MEASUREMENTS: usize = 31;
 
 /// Dollars for a million tokens, not cached and cached.
 const PRICES: (f64, f64) = (3.0, 0.3);
@@ -33,7 +38,20 @@ fn main() {
     }
 }
 
-fn compressed(messages: &[Arc<Message>], config: &Value) -> Vec<Arc<Message>> {
+/// Source of the summaries of `summarize`.
+#[derive(Clone, Copy, Debug)]
+enum Summary {
+    /// No model: the checklist alone.
+    None,
+    /// A model that mentions none of the statements, with the checklist.
+    Vague,
+    /// The most central sentences, without a checklist.
+    Extractive,
+}
+
+const VAGUE: &str = "The user and the assistant talked about parcels. They went through the carriers.";
+
+fn compressed(messages: &[Arc<Message>], config: &Value, summary: Summary) -> Vec<Arc<Message>> {
     let context = CompressionContext {
         messages: messages.to_vec(),
         compression_config: serde_json::from_value(config.clone()).ok(),
@@ -41,15 +59,36 @@ fn compressed(messages: &[Arc<Message>], config: &Value) -> Vec<Arc<Message>> {
     };
     match compress(&context, &Estimator).expect("the parameters are valid") {
         Compression::Done(result) => result.messages,
-        Compression::Summarize(plan) => finish_with_checklist(&plan, None, &Estimator).result.messages,
+        Compression::Summarize(plan) => match summary {
+            Summary::None => finish_with_checklist(&plan, None, &Estimator).result.messages,
+            Summary::Vague => finish_with_checklist(&plan, Some(VAGUE), &Estimator).result.messages,
+            Summary::Extractive => {
+                let texts = plan.to_summarize.iter().map(|message| message.content.as_str());
+                let text = extractive::summary(texts, extractive::Budget::default());
+                finish_summary(&plan, &text, &Estimator).messages
+            }
+        },
     }
 }
 
+/// Returns the fastest times of two works that alternate, in milliseconds.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
+fn fastest(works: [&dyn Fn(); 2]) -> [f64; 2] {
+    let mut fastest = [f64::INFINITY; 2];
+    for _ in 0..MEASUREMENTS {
+        for (work, fastest) in works.iter().zip(&mut fastest) {
+            let start = Instant::now();
+            work();
+            *fastest = fastest.min(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    fastest
+}
+
 fn time() {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for seed in 0.. {
-        let rounds = conversation(seed).rounds.into_iter().flatten();
+        let rounds = conversation(seed, 1).rounds.into_iter().flatten();
         messages.extend(rounds.filter(|message| seed == 0 || message.role != Role::System));
         if messages.len() >= MESSAGES {
             break;
@@ -57,23 +96,19 @@ fn time() {
     }
     messages.truncate(MESSAGES);
     let tokens: u64 = messages.iter().map(|message| message_cost(message, &Estimator)).sum();
-    for (strategy, parameters) in [("checklist", json!({})), ("checklist", json!({"keepFacts": 0.9}))] {
-        let config = json!({"strategy": strategy, "parameters": parameters});
-        let mut times: Vec<f64> = (0..MEASUREMENTS)
-            .map(|_| {
-                let start = Instant::now();
-                let result = compressed(&messages, &config);
-                assert!(result.len() < messages.len());
-                start.elapsed().as_secs_f64() * 1e3
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        println!(
-            "{strategy} {parameters}, {MESSAGES} messages of {tokens} tokens: median {:.1} ms, from {:.1} to {:.1} ms",
-            times[MEASUREMENTS / 2],
-            times[0],
-            times[MEASUREMENTS - 1]
-        );
+    println!("{MESSAGES} messages of {tokens} tokens\n");
+    println!("| strategy | ms | x JSON |\n|---|---|---|");
+    for parameters in [json!({}), json!({"keepFacts": 0.9})] {
+        let config = json!({"strategy": "checklist", "parameters": parameters});
+        let work = || assert!(compressed(&messages, &config, Summary::None).len() < messages.len());
+        // The same messages through JSON and back, as a request or a store does.
+        let json = || {
+            let text = serde_json::to_string(&messages).expect("messages are JSON");
+            let read: Vec<Message> = serde_json::from_str(&text).expect("valid");
+            assert_eq!(read.len(), messages.len());
+        };
+        let [time, base] = fastest([&work, &json]);
+        println!("| `checklist` {parameters} | {time:.1} | {:.1} |", time / base);
     }
 }
 
@@ -91,38 +126,52 @@ struct Sums {
     requests: u64,
 }
 
-fn study() {
-    let strategies = [
-        ("none", Value::Null),
-        (
-            "`keep_recent`",
-            json!({"strategy": "keep_recent", "parameters": {"count": 10}}),
-        ),
-        (
-            "`keep_system_recent`",
-            json!({"strategy": "keep_system_recent", "parameters": {"count": 10}}),
-        ),
+/// Returns the strategies with their names.
+fn strategies() -> Vec<(&'static str, Value, Summary)> {
+    let of = |strategy: &str, parameters: Value| json!({"strategy": strategy, "parameters": parameters});
+    let count = || json!({"count": 10});
+    vec![
+        ("none", Value::Null, Summary::None),
+        ("`keep_recent`", of("keep_recent", count()), Summary::None),
+        ("`keep_system_recent`", of("keep_system_recent", count()), Summary::None),
         (
             "`sliding_window`",
-            json!({"strategy": "sliding_window", "parameters": {"maxTokens": 500}}),
+            of("sliding_window", json!({"maxTokens": 1_000})),
+            Summary::None,
         ),
         (
-            "`checklist`",
-            json!({"strategy": "checklist", "parameters": {"keepRecent": 4}}),
+            "an extractive summary alone",
+            of("summarize", json!({})),
+            Summary::Extractive,
         ),
+        (
+            "the same, `keepFacts` 0.9",
+            of("summarize", json!({"keepFacts": 0.9})),
+            Summary::Extractive,
+        ),
+        ("`checklist`", of("checklist", json!({})), Summary::None),
         (
             "`checklist`, `keepFacts` 0.9",
-            json!({"strategy": "checklist", "parameters": {"keepRecent": 4, "keepFacts": 0.9}}),
+            of("checklist", json!({"keepFacts": 0.9})),
+            Summary::None,
         ),
-    ];
+        (
+            "`summarize`, a summary without statements",
+            of("summarize", json!({})),
+            Summary::Vague,
+        ),
+    ]
+}
+
+fn study() {
     println!(
         "| strategy | rules | facts | negations | corrections | claims | stale | misattributed | tokens | cached | cost |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    for (name, config) in strategies {
+    for (name, config, summary) in strategies() {
         let mut sums = Sums::default();
         for seed in 0..CONVERSATIONS {
-            play(&conversation(seed), &config, &mut sums);
+            play(&conversation(seed, SENTENCES), (&config, summary), &mut sums);
         }
         let shares: Vec<String> = sums
             .kept
@@ -144,7 +193,7 @@ fn study() {
 }
 
 /// Sends a request for each question of a conversation, compresses after each round, and looks for the planted statements at the end.
-fn play(conversation: &Conversation, config: &Value, sums: &mut Sums) {
+fn play(conversation: &Conversation, (config, summary): (&Value, Summary), sums: &mut Sums) {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     let mut before: Vec<Arc<Message>> = Vec::new();
     for round in &conversation.rounds {
@@ -163,7 +212,7 @@ fn play(conversation: &Conversation, config: &Value, sums: &mut Sums) {
                 before.clone_from(&messages);
             }
         }
-        messages = compressed(&messages, config);
+        messages = compressed(&messages, config, summary);
     }
     let lines: Vec<(Role, &str)> = messages
         .iter()

@@ -4,6 +4,7 @@
 
 use super::super::super::Tokenizer;
 use super::super::super::extractive::{each_sentence, sentence_end};
+use super::super::facts::lower;
 use super::words::words_of_languages;
 use super::{Section, Statement};
 
@@ -56,9 +57,7 @@ pub(in super::super) fn instructions(summary: &str, statements: &[Statement]) ->
     for line in lines(summary) {
         for sentence in each_sentence(line.trim_start_matches(|c: char| !c.is_alphanumeric())) {
             let is_known = |one: &Statement| one.is_binding && one.text.contains(sentence);
-            if known
-                .hits(&sentence.to_lowercase().replace('’', "'"))
-                .has(Section::Rules)
+            if known.hits(&lower(sentence)).has(Section::Rules)
                 && !sentence.is_empty()
                 && !statements.iter().any(is_known)
             {

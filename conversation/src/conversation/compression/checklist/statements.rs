@@ -4,7 +4,7 @@ use pirn_definition::message::{Message, Role};
 use serde_json::Value;
 
 use super::super::super::extractive::{each_sentence, is_data, sentence_end};
-use super::super::facts::{FactKind, Word, words};
+use super::super::facts::{FactKind, Word, lower, words};
 use super::words::{Hits, words_of_languages};
 use super::{Section, Statement};
 
@@ -116,7 +116,7 @@ fn of_text(text: &str, role: Role) -> Option<(Section, bool, u8)> {
     if text.contains("{\"") || is_data(text) && role == Role::Tool {
         return None;
     }
-    let lower = text.to_lowercase().replace('’', "'");
+    let lower = lower(text);
     let hits = words_of_languages().hits(&lower);
     let score = score(&words(text));
     let is_question = text.ends_with(['?', '？']);
@@ -192,7 +192,7 @@ pub(super) fn label(line: &str) -> Option<(Section, &str)> {
     if name.split_whitespace().count() > MOST_LABEL_WORDS {
         return None;
     }
-    let section = words_of_languages().hits(&name.to_lowercase()).label()?;
+    let section = words_of_languages().hits(&lower(name)).label()?;
     let text = line[at + colon.len_utf8()..].trim_matches(|c: char| c.is_whitespace() || c == '*' || c == '_');
     Some((section, text))
 }

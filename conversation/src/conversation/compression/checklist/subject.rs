@@ -6,7 +6,7 @@
 //! replaces only an equal one. In a rule, only numbers and dates are values: two rules about different people are two rules.
 
 use super::super::super::extractive::is_unspaced;
-use super::super::facts::{FactKind, words};
+use super::super::facts::{FactKind, lower, words};
 use super::statements::label;
 use super::words::words_of_languages;
 use super::{Section, Statement};
@@ -33,7 +33,7 @@ impl Subject {
         let said = label.map_or(statement.text.as_str(), |(_, text)| {
             if text.is_empty() { &statement.text } else { text }
         });
-        let lower = said.to_lowercase().replace('’', "'");
+        let lower = lower(said);
         let is_correction = is_labelled || known.hits(&lower).has(Section::Corrections);
         if said.contains(is_unspaced) {
             return Self::unspaced(statement.section, lower.trim(), is_correction);

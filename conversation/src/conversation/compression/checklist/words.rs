@@ -1,8 +1,10 @@
 //! Words by which statements are recognized, from `words.txt`. No other file of this folder contains words of a language.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use foldhash::fast::FixedState;
 
 use super::super::super::extractive::is_unspaced;
 use super::Section;
@@ -36,9 +38,9 @@ struct Phrase {
 pub(super) struct Words {
     phrases: Vec<Phrase>,
     finder: AhoCorasick,
-    leads: Vec<String>,
-    copulas: Vec<String>,
-    pronouns: Vec<String>,
+    leads: HashSet<String, FixedState>,
+    copulas: HashSet<String, FixedState>,
+    pronouns: HashSet<String, FixedState>,
 }
 
 /// Returns the phrases of `words.txt`.
@@ -75,7 +77,7 @@ impl Hits {
 impl Words {
     fn read(text: &str) -> Self {
         let (mut phrases, mut patterns) = (Vec::new(), Vec::new());
-        let (mut leads, mut copulas, mut pronouns) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut leads, mut copulas, mut pronouns) = (HashSet::default(), HashSet::default(), HashSet::default());
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             // A line without a colon is empty: a test reads every line of the file.
             let Some((head, words)) = line.split_once(':') else {
@@ -86,9 +88,9 @@ impl Words {
             };
             for word in words.split('|').map(str::trim) {
                 match kind {
-                    Kind::Lead => leads.push(word.to_owned()),
-                    Kind::Copula => copulas.push(word.to_owned()),
-                    Kind::Pronoun => pronouns.push(word.to_owned()),
+                    Kind::Lead => drop(leads.insert(word.to_owned())),
+                    Kind::Copula => drop(copulas.insert(word.to_owned())),
+                    Kind::Pronoun => drop(pronouns.insert(word.to_owned())),
                     Kind::Of(_) | Kind::Weak(_) | Kind::Label(_) => {
                         let bare = word.trim_start_matches('^');
                         phrases.push(Phrase {
@@ -100,9 +102,6 @@ impl Words {
                     }
                 }
             }
-        }
-        for words in [&mut leads, &mut copulas, &mut pronouns] {
-            words.sort_unstable();
         }
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
@@ -142,20 +141,16 @@ impl Words {
     fn starts_clause(&self, before: &str) -> bool {
         let before = before.trim_end();
         let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-        word.is_empty() || has(&self.leads, word)
+        word.is_empty() || self.leads.contains(word)
     }
 
     pub(super) fn is_copula(&self, word: &str) -> bool {
-        has(&self.copulas, word)
+        self.copulas.contains(word)
     }
 
     pub(super) fn is_pronoun(&self, word: &str) -> bool {
-        has(&self.pronouns, word)
+        self.pronouns.contains(word)
     }
-}
-
-fn has(sorted: &[String], word: &str) -> bool {
-    sorted.binary_search_by(|one| one.as_str().cmp(word)).is_ok()
 }
 
 impl Kind {

@@ -14,12 +14,13 @@
 
 mod word;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
-pub(super) use word::{Word, words};
+pub(super) use word::{Word, lower, words};
 
 /// Kind of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,9 +118,10 @@ pub(super) fn judge_with<'m>(
 }
 
 /// Returns the text of a message, with the arguments of its calls.
-fn text_of(message: &Message) -> String {
-    let mut text = message.content.clone();
+fn text_of(message: &Message) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(message.content.as_str());
     for call in &message.tool_calls {
+        let text = text.to_mut();
         text.push('\n');
         // Amounts and ids often occur only in the arguments of a call.
         text.push_str(&call.arguments.to_string());

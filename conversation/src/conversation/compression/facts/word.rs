@@ -1,6 +1,10 @@
 //! Words of a text, from which facts are made.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
 
 use super::FactKind;
 
@@ -8,16 +12,16 @@ use super::FactKind;
 static LISTED: LazyLock<Listed> = LazyLock::new(|| Listed::read(include_str!("words.txt")));
 
 struct Listed {
-    negating: Vec<&'static str>,
+    negating: HashSet<&'static str, FixedState>,
     /// Characters that negate the next one. Their scripts have no spaces, so that other characters are not words.
     negating_signs: Vec<char>,
     /// Words without content: a negation before one refers to the next word.
-    small: Vec<&'static str>,
+    small: HashSet<&'static str, FixedState>,
 }
 
 impl Listed {
     fn read(text: &'static str) -> Self {
-        let of = |kind: &str| -> Vec<&'static str> {
+        let of = |kind: &str| -> HashSet<&'static str, FixedState> {
             let lines = text.lines().filter_map(|line| line.split_once(':'));
             let lines = lines.filter(|(head, _)| head.split(' ').next() == Some(kind));
             lines.flat_map(|(_, words)| words.split('|').map(str::trim)).collect()
@@ -46,24 +50,25 @@ pub(in super::super) struct Word<'a> {
 
 /// Splits a text into words: letters and digits, and allowed characters between two of them.
 pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
-    // By position, because `goes_on` looks one character ahead.
-    let letters: Vec<(usize, char)> = text.char_indices().collect();
-    let is_of_word = |at: usize| {
-        letters
-            .get(at)
-            .is_some_and(|(_, letter)| letter.is_alphanumeric() && !is_sign(*letter))
+    let is_of_word = |letter: char| letter.is_alphanumeric() && !is_sign(letter);
+    // Returns the end of the word that has a letter before `end`.
+    let end_of_word = |mut end: usize| {
+        let mut rest = text[end..].chars();
+        while let Some(letter) = rest.next() {
+            // A full stop or comma at the end of a word belongs to the sentence.
+            let is_within = || WITHIN.contains(&letter) && rest.clone().next().is_some_and(is_of_word);
+            if !is_of_word(letter) && !is_within() {
+                break;
+            }
+            end += letter.len_utf8();
+        }
+        end
     };
-    let goes_on = |at: usize| {
-        let is_within = letters.get(at).is_some_and(|(_, letter)| WITHIN.contains(letter));
-        // A full stop or comma at the end of a word belongs to the sentence.
-        is_of_word(at) || (is_within && is_of_word(at + 1))
-    };
-    let byte_of = |at: usize| letters.get(at).map_or(text.len(), |(byte, _)| *byte);
     let mut words = Vec::new();
     let (mut at, mut begins_sentence, mut after_negation) = (0, true, None);
-    while let Some((_, letter)) = letters.get(at).copied() {
+    while let Some(letter) = text[at..].chars().next() {
         let from = at;
-        at += 1;
+        at += letter.len_utf8();
         if is_sign(letter) {
             // A character is a word if it negates, or follows one that negates it.
             let is_negation = LISTED.negating_signs.contains(&letter);
@@ -72,19 +77,16 @@ pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
                 continue;
             }
             after_negation = is_negation.then_some(at);
-        } else if is_of_word(from) {
-            while goes_on(at) {
-                at += 1;
-            }
+        } else if is_of_word(letter) {
+            at = end_of_word(at);
         } else {
             // The mark is remembered until the next word, because a space may follow it.
             begins_sentence |= ENDS.contains(&letter);
             continue;
         }
         words.push(Word {
-            // Positions are converted to bytes, so that the slice is at character boundaries.
-            text: &text[byte_of(from)..byte_of(at)],
-            at: byte_of(from),
+            text: &text[from..at],
+            at: from,
             begins_sentence,
         });
         begins_sentence = false;
@@ -101,6 +103,10 @@ impl Word<'_> {
     /// Returns the kind of fact, or `None` for an ordinary word.
     pub(in super::super) fn kind(&self) -> Option<FactKind> {
         let text = self.text;
+        // Most words. The other kinds have a digit, a capital letter or a sign.
+        if text.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return None;
+        }
         let has_digits = text.contains(char::is_numeric);
         let has_letters = text.contains(char::is_alphabetic);
         // Before numbers: `24.12.2026` is also digits with points.
@@ -124,25 +130,35 @@ impl Word<'_> {
 
     /// Returns the normalized form.
     pub(in super::super) fn compared(&self) -> String {
-        let small = self.text.to_lowercase().replace('’', "'");
+        let small = lower(self.text);
         if self.kind() == Some(FactKind::Number) {
             return number(&small);
         }
         // `Petra's` and `Petra` are one name.
-        small.strip_suffix("'s").map_or(small.clone(), str::to_owned)
+        small.strip_suffix("'s").unwrap_or(&small).to_owned()
     }
 
     pub(super) fn negates(&self) -> bool {
-        let small = self.text.to_lowercase().replace('’', "'");
+        let small = lower(self.text);
         // `words` makes such a character a separate word.
-        LISTED.negating.contains(&&*small)
-            || small.ends_with("n't")
-            || self.text.starts_with(&LISTED.negating_signs[..])
+        LISTED.negating.contains(&*small) || small.ends_with("n't") || self.text.starts_with(&LISTED.negating_signs[..])
     }
 
     pub(super) fn is_small(&self) -> bool {
-        LISTED.small.contains(&&*self.text.to_lowercase())
+        LISTED.small.contains(&*lower(self.text))
     }
+}
+
+/// Returns `text` in lower case, with plain apostrophes.
+pub(in super::super) fn lower(text: &str) -> Cow<'_, str> {
+    // Most words are in lower case already, and this is called for every word of a conversation.
+    if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(text);
+    }
+    if text.is_ascii() {
+        return Cow::Owned(text.to_ascii_lowercase());
+    }
+    Cow::Owned(text.to_lowercase().replace('’', "'"))
 }
 
 /// Returns true for three groups of digits with equal separators, with an optional time after `T`, or for a time.
