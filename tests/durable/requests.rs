@@ -221,6 +221,24 @@ fn an_explanation_of_a_long_run_has_a_limited_number_of_lines() {
 }
 
 #[test]
+fn an_explanation_names_the_agents_of_a_script_by_their_labels() {
+    let code = "await agent('say this', { label: 'first view' }); return await agent('say that')";
+    let workflow = line("main", &[node("plan", "SCRIPT", json!({"code": code}))]);
+    let engine = engine(&workflow).build().expect("builds");
+    let text = run(&engine, &workflow).explain();
+    let threads: Vec<&str> = text.lines().skip_while(|line| *line != "Other threads: 2").collect();
+    assert_eq!(threads.len(), 3, "{text}");
+    assert!(
+        threads[1].starts_with("  run-1.1 subgraph of plan labelled first view: COMPLETED"),
+        "{text}"
+    );
+    assert!(
+        threads[2].starts_with("  run-1.2 subgraph of plan: COMPLETED"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_explanation_of_a_waiting_run_names_its_question() {
     let question = node("sure", "USER_INTERACTION", json!({"question": "Really?"}));
     let workflow = line("main", &[question]);

@@ -6,6 +6,7 @@ use pirn_core::run::NodeReport;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::ThreadKind;
 use pirn_definition::error::RunError;
+use pirn_definition::event_type::EventType;
 use pirn_store::WaitingFor;
 use serde_json::json;
 
@@ -236,6 +237,9 @@ impl RunView {
             if let Some(trigger) = &thread.trigger_id {
                 let _ = write!(line, " by trigger {trigger}");
             }
+            if let Some(label) = self.agent_label(&thread.thread_id) {
+                let _ = write!(line, " labelled {label}");
+            }
             let _ = write!(line, ": {}", thread.status.as_str());
             if let Some(ended) = thread.ended_at {
                 let _ = write!(line, ", {}", duration(ended.saturating_sub(thread.started_at)));
@@ -245,6 +249,14 @@ impl RunView {
         if count > THREADS {
             text.line(&format!("  ... {} more threads", count - THREADS));
         }
+    }
+
+    /// Returns the label that a script gave the agent of this thread.
+    fn agent_label(&self, thread_id: &str) -> Option<&str> {
+        let raised = self.events.iter().map(|event| &event.raised);
+        let mut calls = raised.filter(|raised| raised.event_type == EventType::SubgraphStarted);
+        let call = calls.find(|call| call.fields.text("childThreadId") == Some(thread_id))?;
+        call.fields.text("label")
     }
 }
 
