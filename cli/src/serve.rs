@@ -16,7 +16,7 @@ use crate::listen::ListenAddress;
 use crate::log::LogArgs;
 use crate::place::SharedArgs;
 use crate::served::{Offer, ServedFiles};
-use crate::service_settings::AccessArgs;
+use crate::service_settings::{AccessArgs, Retention, RetentionArgs};
 use crate::signals::{Signal, Signals};
 use crate::store::not_resumed;
 use crate::store_owner;
@@ -54,9 +54,8 @@ pub(crate) struct Args {
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
-    /// Remove runs from the store that ended longer ago than this age: 90s, 30m, 12h, 30d
-    #[arg(long, value_name = "AGE", value_parser = crate::runs::age)]
-    keep_ended: Option<Duration>,
+    #[command(flatten)]
+    retention: RetentionArgs,
     /// Execute no runs: runs that clients start are queued in the server of --engine for its workers
     #[arg(long)]
     detach: bool,
@@ -108,7 +107,6 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) 
     args.log.begin()?;
     let settings = args.served.settings()?;
     let access = args.access.access(&settings)?;
-    let tenant_limits = settings.tenant_limits;
     if access.grants.is_empty() && access.jwt.is_none() && !args.listen.is_local() {
         let message = format!("every client that reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file, or a --jwt-issuer"));
@@ -120,10 +118,7 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) 
             "--detach needs a server that workers share: --engine and its --url",
         ));
     }
-    if args.keep_ended.is_some() && place.is_none() {
-        let message = "--keep-ended needs a store: --store FILE, or --engine";
-        return Err(Failure::usage("USAGE", message));
-    }
+    let retention = args.retention.retention(&settings, place.as_ref())?;
     let interrupt = interrupt::listen_until_served();
     let (engine, offer) = args.served.open(place.as_ref())?;
     // For commands about the store while this process has it open.
@@ -138,7 +133,7 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) 
         Ok(runtime) => runtime.block_on(listen(
             args,
             (&engine, &offer),
-            (access, tenant_limits, interrupt),
+            (args.options(access, settings.tenant_limits), retention, interrupt),
             on_listening,
         )),
         Err(error) => Err(Failure::failed("NO_THREADS", error.to_string())),
@@ -246,11 +241,11 @@ fn publish(service: &Service, offer: &Offer) -> Result<(), Failure> {
 async fn listen(
     args: &Args,
     (engine, offer): (&Engine, &Offer),
-    (access, tenant_limits, interrupt): (Access, TenantLimits, Interrupt),
+    (options, retention, interrupt): (Options, Retention, Interrupt),
     on_listening: &dyn Fn(&str, SocketAddr),
 ) -> Result<ExitCode, Failure> {
     let tls = args.tls()?;
-    let service = Service::new(engine.clone(), args.options(access, tenant_limits));
+    let service = Service::new(engine.clone(), options);
     publish(&service, offer)?;
     #[cfg(feature = "otel")]
     let metrics = args.metrics(&service)?;
@@ -320,17 +315,10 @@ async fn listen(
         // Never resolve: only the signals end the `select` below.
         std::future::pending::<()>().await;
     };
-    let removing = async {
-        if let Some(age) = args.keep_ended {
-            service.remove_ended(age).await;
-        }
-        // Never resolve, as above.
-        std::future::pending::<()>().await;
-    };
     let (served, left) = tokio::select! {
         ended = async { tokio::join!(serving, steering) } => ended,
         () = working => (Ok(()), 0),
-        () = removing => (Ok(()), 0),
+        () = retention.apply(&service) => (Ok(()), 0),
     };
     if let Err(error) = served {
         return Err(Failure::failed("INTERNAL", error.to_string()));

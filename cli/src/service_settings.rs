@@ -1,13 +1,17 @@
-//! The section `[service]` of a config file: access to a service.
+//! The section `[service]` of a config file: access to a service, and the retention of ended runs.
 
 use std::fmt::Display;
+use std::time::Duration;
 
-use pirn_service::{Access, Grant, InvalidOption, JwtOptions, JwtVerifier, Role, Roles, TenantLimits};
-use serde::Deserialize;
+use pirn_service::{Access, Grant, InvalidOption, JwtOptions, JwtVerifier, Role, Roles, Service, TenantLimits};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::config::{Config, invalid_config};
 use crate::failure::Failure;
 use crate::files;
+use crate::place::Place;
+use crate::runs::age;
 
 /// The section `[service]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -16,6 +20,15 @@ pub(crate) struct ServiceSettings {
     jwt: Option<JwtSettings>,
     #[serde(default)]
     pub(crate) tenant_limits: TenantLimits,
+    #[serde(default, deserialize_with = "written_age")]
+    keep_ended: Option<Duration>,
+    #[serde(default, deserialize_with = "written_age")]
+    keep_events: Option<Duration>,
+}
+
+fn written_age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    age(&text).map(Some).map_err(D::Error::custom)
 }
 
 /// The identity provider; see [`JwtOptions`].
@@ -58,6 +71,66 @@ impl ServiceSettings {
         };
         let read = Self::deserialize(section);
         read.map_err(|error| invalid_config(&format!("{}: [service]: {error}", text.source().name)))
+    }
+}
+
+/// Arguments about the data of ended runs in the store.
+#[derive(clap::Args)]
+pub(crate) struct RetentionArgs {
+    /// Remove runs from the store that ended longer ago than this age: 90s, 30m, 12h, 30d
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    keep_ended: Option<Duration>,
+    /// Drop the events and steps of runs that ended longer ago than this age; their reports stay. Needs a store file
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    keep_events: Option<Duration>,
+}
+
+/// Ages after which data of ended runs is removed from the store.
+#[derive(Clone, Copy)]
+pub(crate) struct Retention {
+    ended: Option<Duration>,
+    events: Option<Duration>,
+}
+
+impl RetentionArgs {
+    /// Returns the ages: the arguments, and the settings for those that are absent.
+    ///
+    /// # Errors
+    /// Fails if the store cannot remove the data.
+    pub(crate) fn retention(&self, settings: &ServiceSettings, place: Option<&Place>) -> Result<Retention, Failure> {
+        let retention = Retention {
+            ended: self.keep_ended.or(settings.keep_ended),
+            events: self.keep_events.or(settings.keep_events),
+        };
+        if retention.ended.is_some() && place.is_none() {
+            let message = "--keep-ended needs a store: --store FILE, or --engine";
+            return Err(Failure::usage("USAGE", message));
+        }
+        if retention.events.is_some() && place.is_none_or(|place| place.file().is_none()) {
+            return Err(Failure::usage(
+                "USAGE",
+                "--keep-events needs a store file: --store FILE",
+            ));
+        }
+        Ok(retention)
+    }
+}
+
+impl Retention {
+    /// Removes data of ended runs until the service has shut down. Never resolves.
+    pub(crate) async fn apply(self, service: &Service) {
+        let ended = async {
+            if let Some(age) = self.ended {
+                service.remove_ended(age).await;
+            }
+        };
+        let events = async {
+            if let Some(age) = self.events {
+                service.drop_events(age).await;
+            }
+        };
+        tokio::join!(ended, events);
+        std::future::pending::<()>().await;
     }
 }
 

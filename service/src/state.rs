@@ -292,6 +292,7 @@ impl Service {
         if let Archive::Stored(stored) = &self.shared.archive {
             stored.forget_runs(ids);
         }
+        self.histories().forget_runs(ids);
     }
 
     /// Returns the runs of the caller that are in memory.

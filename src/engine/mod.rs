@@ -28,12 +28,13 @@ use pirn_events::trigger::{Owner, TriggerState};
 use pirn_store::{Run, RunFilter, Store, StoreError};
 use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
 use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
-    RunView, StoredRecords, diff, recording, request, view,
+    RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
 };
 use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
@@ -575,6 +576,31 @@ impl Engine {
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
+    }
+
+    /// Drops the events and steps of an ended run of the engine's store: only its entry in lists and its report stay. Returns false, and
+    /// changes nothing, if the run has not ended, was reduced before, or is the base of forks, which share its steps.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the events may or may not be dropped.
+    ///
+    /// # Errors
+    /// Fails if the run cannot be replayed, or if the store is on a server.
+    pub async fn drop_events(&self, run: &Run) -> Result<bool, ResumeError> {
+        let durable = self.durable()?;
+        drop_events(self, &durable, run).await
+    }
+
+    /// Returns the report of a run whose events were dropped, with `"eventsDropped": true`; `None` for every other run of the store.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only reads.
+    ///
+    /// # Errors
+    /// Fails if the report cannot be read.
+    pub async fn report_without_events(&self, run: &Run) -> Result<Option<Value>, ResumeError> {
+        let durable = self.durable()?;
+        report_of(&*durable.store, run).await
     }
 
     /// Returns a model request of a stored run as it was sent, with its reply. `effect_id` is that of

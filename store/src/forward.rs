@@ -111,6 +111,11 @@ macro_rules! forward_to_store {
             self.$field.remove(ids, dry_run)
         }
     };
+    (@ $field:tt replace) => {
+        fn replace(&self, commit: $crate::Commit) -> $crate::Pending<u64> {
+            self.$field.replace(commit)
+        }
+    };
     (@ $field:tt remove_session) => {
         fn remove_session(&self, id: &str) -> $crate::Pending<bool> {
             self.$field.remove_session(id)

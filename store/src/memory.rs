@@ -237,6 +237,20 @@ impl Store for MemoryStore {
         })
     }
 
+    fn replace(&self, commit: Commit) -> Pending<u64> {
+        self.with(|state| {
+            if state.visible(&commit.run).is_none() {
+                return Err(no_run(&commit.run));
+            }
+            // A copy, because a refused commit must not remove the run.
+            let mut replaced = state.clone();
+            replaced.remove(std::slice::from_ref(&commit.run));
+            let steps = replaced.commit(commit)?;
+            *state = replaced;
+            Ok(steps)
+        })
+    }
+
     fn remove_session(&self, id: &str) -> Pending<bool> {
         self.with(|state| {
             let Some(session) = state.sessions.remove(id) else {

@@ -75,6 +75,16 @@ pub trait Store: Send + Sync + 'static {
     /// with the last of them. Unknown ids are ignored. With `dry_run` nothing is removed and the answer is computed.
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed>;
 
+    /// Replaces a run by the one that `commit` starts under the same id, atomically: removes the run as [`remove`](Self::remove) does, and
+    /// executes the commit. Returns the number of the new run's last step. Stores on a server refuse.
+    /// [`StoreError::RunExists`](crate::StoreError::RunExists) if forks share the journal of the run,
+    /// [`StoreError::NoSuchRun`](crate::StoreError::NoSuchRun) if it is missing.
+    fn replace(&self, _commit: Commit) -> Pending<u64> {
+        let file = Arc::clone(self.location());
+        let why = "a store on a server cannot replace a run".to_owned();
+        Box::pin(std::future::ready(Err(StoreError::Failed { file, run: None, why })))
+    }
+
     /// Returns free space of the store to the system, erases copies of removed data, and waits for both. `rewrites`: also
     /// rewrites a large file. Stores on a server do nothing. Returns the number of bytes by which the store has shrunk.
     fn shrink(&self, _rewrites: bool) -> Pending<u64> {

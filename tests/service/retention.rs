@@ -11,7 +11,8 @@ use pirn::store::{Pending, Removed, SqliteStore, Store, forward_to_store};
 use pirn_service::Options;
 use serde_json::{Value, json};
 
-use crate::world::{World, answer, tenants};
+use crate::command::{ECHO, Served};
+use crate::world::{World, answer, refusal, tenants};
 
 /// A store that counts the runs of its largest removal.
 struct Counting {
@@ -20,7 +21,7 @@ struct Counting {
 }
 
 impl Store for Counting {
-    forward_to_store!(store: location commit run runs journal contents chain snapshot timers sessions session set_meta meta remove_session);
+    forward_to_store!(store: location commit run runs journal contents chain snapshot timers sessions session set_meta meta remove_session replace);
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
         self.largest.fetch_max(ids.len(), Ordering::SeqCst);
         self.store.remove(ids, dry_run)
@@ -64,6 +65,163 @@ async fn runs_that_ended_long_ago_are_removed_in_small_batches_and_others_stay()
     tokio::task::yield_now().await;
     assert_eq!(listed(&world).await.len(), 2);
     removing.abort();
+}
+
+/// Waits until the report of a run says that its events were dropped, and returns it.
+async fn dropped(world: &World, id: &str) -> Value {
+    loop {
+        let report = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
+        if report["eventsDropped"] == true {
+            return report;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn events_of_runs_that_ended_long_ago_are_dropped_and_their_reports_stay_readable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("runs.db");
+    let store = SqliteStore::open(&file).expect("a store");
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let waiting = world.start("asks", json!({})).await;
+    let body = json!({"workflow": "chat", "input": {"message": "a canary", "secret": "canary-input"}, "runId": "old"});
+    answer(world.post("/v1/runs?wait=30", &body)).await;
+    let base = world.start("echo", json!({"n": 1})).await;
+    world.ended(&base).await;
+    let fork = json!({"step": 0, "runId": "fork"});
+    assert_eq!(
+        answer(world.post(&format!("/v1/runs/{base}/fork"), &fork)).await.status,
+        201
+    );
+    world.ended("fork").await;
+    // Runs that ended a short time ago stay whole.
+    let service = world.service.clone();
+    let young = tokio::spawn(async move { service.drop_events(Duration::from_hours(1)).await });
+    let before = answer(world.get("/v1/runs/old")).await.body;
+    assert!(before.get("eventsDropped").is_none(), "{before}");
+    young.abort();
+
+    let service = world.service.clone();
+    let dropping = tokio::spawn(async move { service.drop_events(Duration::from_millis(1)).await });
+    let mut after = dropped(&world, "old").await;
+    let fields = after.as_object_mut().expect("a report");
+    // A report from memory has no number of steps.
+    assert!(fields.remove("eventsDropped").is_some() && fields.remove("steps").is_some());
+    assert_eq!(after, before);
+    dropped(&world, "fork").await;
+    // The base of the fork is reduced once the fork does not need its steps.
+    dropped(&world, &base).await;
+    dropping.abort();
+    for path in [
+        "/v1/runs/old/events",
+        "/v1/runs/old/events?after=2",
+        "/v1/runs/old?at=1",
+        "/v1/runs/old/steps",
+    ] {
+        let (status, code) = refusal(world.get(path)).await;
+        assert_eq!((status, &*code), (410, "EVENTS_DROPPED"), "{path}");
+    }
+    let forked = refusal(world.post("/v1/runs/old/fork", &json!({"step": 1, "runId": "none"}))).await;
+    assert_eq!(forked, (410, "EVENTS_DROPPED".to_owned()));
+    let runs = listed(&world).await;
+    let of = |id: &str| runs.iter().find(|run| run["runId"] == id).expect("is listed");
+    assert_eq!(of("old")["status"], "COMPLETED");
+    // An unfinished run has its events.
+    of(&waiting);
+    let events = answer(world.get(&format!("/v1/runs/{waiting}/steps"))).await;
+    assert_eq!(events.status, 200);
+
+    world.service.shut_down(Duration::from_secs(5)).await;
+    drop(world);
+}
+
+/// Calls `pirn runs` with a store; returns its exit code and its output.
+fn runs_of(store: &Path, arguments: &[&str]) -> (Option<i32>, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+    let command = command
+        .arg("runs")
+        .args(arguments)
+        .args(["--output", "json", "--store"]);
+    let output = command.arg(store).output().expect("it runs");
+    (
+        output.status.code(),
+        serde_json::from_slice(&output.stdout).expect("JSON"),
+    )
+}
+
+#[tokio::test]
+async fn serve_drops_events_by_its_argument_or_the_config_file_and_the_commands_show_the_report() {
+    for (config, arguments) in [
+        ("", &["--keep-events", "0s"][..]),
+        ("[service]\nkeepEvents = \"0s\"\n", &[]),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("echo.json"), ECHO).expect("is written");
+        std::fs::write(folder.path().join("pirn.toml"), config).expect("is written");
+        let file = folder.path().join("runs.db");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        let run = run.args([
+            "run",
+            "echo.json",
+            "--input",
+            "{\"word\": \"canary-x\"}",
+            "--run-id",
+            "r",
+            "--store",
+            "runs.db",
+        ]);
+        assert!(
+            run.current_dir(folder.path())
+                .output()
+                .expect("it runs")
+                .status
+                .success()
+        );
+        let (_, before) = runs_of(&file, &["show", "r"]);
+        let serve = ["echo.json", "--store", "runs.db"];
+        let mut served = Served::start(folder.path(), &[&serve[..], arguments].concat());
+        served.line("were dropped").expect("is logged");
+        served.kill();
+        let (code, mut report) = runs_of(&file, &["show", "r"]);
+        assert_eq!((code, &report["eventsDropped"]), (Some(0), &json!(true)), "{report}");
+        report.as_object_mut().expect("a report").remove("eventsDropped");
+        assert_eq!(report, before);
+        for command in [
+            &["events", "r"][..],
+            &["show", "r", "--at", "0"],
+            &["fork", "r", "--at", "0"],
+            &["explain", "r"],
+        ] {
+            let (code, error) = runs_of(&file, command);
+            assert_eq!(
+                (code, &error["error"]["code"]),
+                (Some(1), &json!("EVENTS_DROPPED")),
+                "{command:?}"
+            );
+        }
+        // An export has the report, also for another store.
+        let exported = folder.path().join("r.jsonl");
+        let exported = exported.to_str().expect("UTF-8");
+        assert_eq!(runs_of(&file, &["export", "r", exported]).0, Some(0));
+        let other = folder.path().join("other.db");
+        assert_eq!(runs_of(&other, &["import", exported]).0, Some(0));
+        assert_eq!(runs_of(&other, &["show", "r"]).1["output"], before["output"]);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("echo.json"), ECHO).expect("is written");
+    for (config, message) in [
+        ("", "--keep-events needs a store file"),
+        ("[service]\nkeepEvents = \"soon\"\n", "as in 7d"),
+    ] {
+        std::fs::write(folder.path().join("pirn.toml"), config).expect("is written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        let command = command.args(["serve", "echo.json", "--listen", "127.0.0.1:0", "--keep-events", "7d"]);
+        let output = command.current_dir(folder.path()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(message), "{said}");
+    }
 }
 
 /// Calls `pirn runs erase`; returns its exit code and its output.

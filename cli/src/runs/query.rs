@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::{RunView, Step};
+use pirn::{Engine, ResumeError, RunView, Step};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -107,15 +107,51 @@ impl Show {
         if let Some(file) = &self.html {
             return super::page::write(store, &self.id, self.at, (file, output));
         }
-        let view = view(store, &self.id, self.at)?;
-        let text = match (output, self.history) {
+        let engine = store.open_engine()?;
+        let text = block_on(self.text(&engine, output));
+        close(&engine);
+        Ok(answer(&text.map_err(|error| not_resumed(&error))?, 0))
+    }
+
+    async fn text(&self, engine: &Engine, output: Output) -> Result<String, ResumeError> {
+        let view = match engine.view(&self.id, self.at).await {
+            Err(error @ ResumeError::EventsDropped { .. }) if self.at.is_none() && !self.history => {
+                return reduced(engine, &self.id, output).await?.ok_or(error);
+            }
+            view => view?,
+        };
+        Ok(match (output, self.history) {
             (Output::Json, true) => json_text(json!({ "steps": view.history })),
             (Output::Json, false) => json_text(view.to_json()),
             (Output::Text, true) => history(&view.history),
             (Output::Text, false) => person(&view),
-        };
-        Ok(answer(&text, 0))
+        })
     }
+}
+
+/// Returns the report of a run whose events were dropped.
+async fn reduced(engine: &Engine, id: &str, output: Output) -> Result<Option<String>, ResumeError> {
+    let store = engine.store().ok_or(ResumeError::NoStore)?;
+    let Some(run) = store.run(id).await? else {
+        return Ok(None);
+    };
+    let Some(mut report) = engine.report_without_events(&run).await? else {
+        return Ok(None);
+    };
+    if let Some(session) = &run.session {
+        report["session"] = json!(session);
+    }
+    Ok(Some(match output {
+        Output::Json => json_text(report),
+        Output::Text => {
+            let message = report["error"].get("message").unwrap_or(&report["output"]);
+            format!(
+                "{id} of {}: {}, its events and steps were dropped\n{message:#}\n",
+                run.workflow,
+                run.status.as_str()
+            )
+        }
+    }))
 }
 
 fn history(steps: &[Step]) -> String {

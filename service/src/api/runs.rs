@@ -283,6 +283,7 @@ pub(crate) struct ReportParameters {
     responses(
         (status = 200, description = "The report, as `pirn run --output json` prints it", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`at` needs the steps of the run, which were dropped", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`at` needs a store", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The run has no such step", body = Problem, content_type = "application/problem+json"),
     )
@@ -342,6 +343,7 @@ pub(crate) struct EventParameters {
         (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
         (status = 204, description = "The run has ended and all its events were read"),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json"),
     )
 )]

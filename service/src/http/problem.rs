@@ -56,6 +56,8 @@ problem_codes! {
     UnknownWorkflow = "UNKNOWN_WORKFLOW", NOT_FOUND, "There is no such workflow";
     /// No run has this id, or it ended long ago.
     UnknownRun = "UNKNOWN_RUN", NOT_FOUND, "There is no such run";
+    /// The events and steps of the run were dropped; its report is readable.
+    EventsDropped = "EVENTS_DROPPED", GONE, "The events of the run were dropped";
     /// The run has made no model request with this id.
     UnknownRequest = "UNKNOWN_REQUEST", NOT_FOUND, "There is no such model request";
     /// The path does not support the method.
@@ -246,6 +248,7 @@ pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
         ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
         ResumeError::Store(_) => ProblemCode::StoreFailed,
         ResumeError::NotExecuted { .. } => ProblemCode::NotCarried,
+        ResumeError::EventsDropped { .. } => ProblemCode::EventsDropped,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
         ResumeError::NoSuchRequest { .. } => ProblemCode::UnknownRequest,
         ResumeError::Refused(error) => return start_problem(error),

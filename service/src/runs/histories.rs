@@ -114,6 +114,11 @@ impl Histories {
         Ok(self.keep(made.map_err(|error| resume_problem(&error))?))
     }
 
+    /// Evicts the histories of runs that were removed from the store.
+    pub(crate) fn forget_runs(&self, ids: &[String]) {
+        self.known().retain(|history| !ids.contains(&history.run.id));
+    }
+
     async fn run(&self, id: &str) -> Result<Run, Problem> {
         let no_store = || Problem::new(ProblemCode::NoStore, "the engine has no store");
         let run = self.engine.store().ok_or_else(no_store)?.run(id).await;

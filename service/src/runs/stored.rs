@@ -82,11 +82,7 @@ impl Archive {
             Self::Stored(stored) => stored.report(run_id).await,
             Self::Other(archive) => {
                 let report = archive.report(run_id).await.map_err(|error| failed(&error))?;
-                Ok(report.map(|report| StoredReport {
-                    status: report["status"].as_str().unwrap_or_default().to_owned(),
-                    error: report.get("error").filter(|error| !error.is_null()).cloned(),
-                    json: report.to_string().into(),
-                }))
+                Ok(report.map(|report| StoredReport::of(&report)))
             }
         }
     }
@@ -137,6 +133,16 @@ pub(crate) struct StoredReport {
     pub(crate) error: Option<Value>,
 }
 
+impl StoredReport {
+    fn of(report: &Value) -> Self {
+        Self {
+            status: report["status"].as_str().unwrap_or_default().to_owned(),
+            error: report.get("error").filter(|error| !error.is_null()).cloned(),
+            json: report.to_string().into(),
+        }
+    }
+}
+
 impl Part {
     fn is_of(&self, run: &Run) -> bool {
         (&self.run.id, self.run.steps, self.run.status) == (&run.id, run.steps, run.status)
@@ -185,6 +191,10 @@ impl StoredRuns {
         };
         if let Some(known) = self.known(|part| part.is_of(&run)) {
             return Ok(Some(known.report.clone()));
+        }
+        let reduced = self.engine.report_without_events(&run).await;
+        if let Some(report) = reduced.map_err(|error| resume_problem(&error))? {
+            return Ok(Some(StoredReport::of(&report)));
         }
         Ok(self.part(run_id, 0).await?.map(|part| part.report.clone()))
     }
@@ -250,11 +260,9 @@ impl StoredRuns {
         if !run.status.is_final() {
             shown["status"] = json!(run.status.as_str());
         }
-        let status = shown["status"].as_str().unwrap_or_default().to_owned();
-        let error = shown.get("error").filter(|error| !error.is_null()).cloned();
-        let json = Bytes::from(shown.to_string());
+        let report = StoredReport::of(&shown);
         drop(shown);
-        let fixed = json.len() + question_bytes;
+        let fixed = report.json.len() + question_bytes;
         let mut memory = self.reserve(fixed + LEAST)?;
         let most = (self.memory.limit() / 4).max(LEAST);
         let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
@@ -275,7 +283,7 @@ impl StoredRuns {
         memory.shrink_to(fixed + log.bytes());
         let part = Arc::new(Part {
             run,
-            report: StoredReport { json, status, error },
+            report,
             after,
             events: log,
             last,

@@ -51,6 +51,11 @@ pub enum ResumeError {
         /// The run.
         run_id: String,
     },
+    /// The events and steps of the run were dropped: the store has its report only.
+    EventsDropped {
+        /// The run.
+        run_id: String,
+    },
     /// The run's stored record cannot be read: it was written by another version.
     Unreadable {
         /// The run.
@@ -120,7 +125,7 @@ pub enum ResumeError {
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `NO_SUCH_REQUEST`, `NOT_CARRIED`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `NO_SUCH_REQUEST`, `NOT_CARRIED`, `EVENTS_DROPPED`, `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
     /// `NO_MODEL_REQUESTS`, `INVALID_MESSAGE`, `TOO_MANY_MESSAGES`, `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -131,6 +136,7 @@ impl ResumeError {
             Self::NoSuchStep { .. } => "NO_SUCH_STEP",
             Self::NoSuchRequest { .. } => "NO_SUCH_REQUEST",
             Self::NotExecuted { .. } => "NOT_CARRIED",
+            Self::EventsDropped { .. } => "EVENTS_DROPPED",
             Self::Unreadable { .. } => "RUN_UNREADABLE",
             Self::Definition { .. } => "INVALID_WORKFLOW",
             Self::Missing { .. } => "RESOURCE_MISSING",
@@ -155,6 +161,10 @@ impl fmt::Display for ResumeError {
             Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
             Self::NoSuchRequest { run_id, effect_id } => write!(f, "run {run_id} has no model request {effect_id}"),
             Self::NotExecuted { run_id } => write!(f, "no process executes run {run_id}: resume it first"),
+            Self::EventsDropped { run_id } => write!(
+                f,
+                "the events and steps of run {run_id} were dropped; the store has its report only"
+            ),
             Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
             Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
             Self::Definition { run_id, faults } => {
@@ -209,6 +219,7 @@ impl std::error::Error for ResumeError {
             | Self::NoSuchStep { .. }
             | Self::NoSuchRequest { .. }
             | Self::NotExecuted { .. }
+            | Self::EventsDropped { .. }
             | Self::Unreadable { .. }
             | Self::Definition { .. }
             | Self::Missing { .. }

@@ -50,6 +50,9 @@ impl StoredRecords {
             .run(run_id)
             .await?
             .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
+        if has_dropped_events(&run) {
+            return Err(ResumeError::EventsDropped { run_id: run.id });
+        }
         let Some((_, named)) = run.contents.split_first() else {
             return Err(unreadable(0, "its start record is missing".to_owned()));
         };
@@ -176,6 +179,12 @@ impl StoredRecords {
                 diverged,
             })
     }
+}
+
+/// Returns true if the run has ended and the store has its report only.
+pub(super) fn has_dropped_events(run: &Run) -> bool {
+    // Every other run names the record of its start.
+    run.status.is_final() && run.contents.is_empty()
 }
 
 impl Durable {

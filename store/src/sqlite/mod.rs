@@ -212,6 +212,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn replace(&self, commit: Commit) -> Pending<u64> {
+        self.writer.write(move |tables| tables.replace(&commit))
+    }
+
     fn remove_session(&self, id: &str) -> Pending<bool> {
         let id = id.to_owned();
         self.writer.write(move |tables| tables.remove_session(&id))

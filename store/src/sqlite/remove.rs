@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::params;
 
+use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::sqlite::cipher::Of;
 use crate::sqlite::fault::Fault;
@@ -65,6 +66,13 @@ impl Tables {
         removed.bytes += self.collect(names)?;
         self.is_shrinking |= removed.runs > 0;
         Ok(removed)
+    }
+
+    pub(super) fn replace(&mut self, commit: &Commit) -> Result<u64, Fault> {
+        self.visible(&commit.run)?;
+        self.remove(std::slice::from_ref(&commit.run))?;
+        // Refused if the run is the base of a fork: it is hidden then, and still has its id. The transaction undoes its removal.
+        self.commit(commit)
     }
 
     pub(super) fn remove_session(&mut self, id: &str) -> Result<bool, Fault> {

@@ -10,6 +10,7 @@ mod flips;
 mod grouping;
 mod locking;
 mod recent;
+mod replaced;
 mod scripts;
 
 use std::sync::Arc;
