@@ -6,6 +6,7 @@ mod identity;
 mod offered;
 #[path = "../server/mod.rs"]
 mod server;
+mod tls;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
