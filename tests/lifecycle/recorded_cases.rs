@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use pirn::cases::{Case, Grader, OutsideInputKind, RecordError};
+use pirn::cases::{Case, Grader, OutsideInputKind};
 use pirn::serde_json::{Value, json};
 use pirn::store::MemoryStore;
 use pirn::{Engine, Model, ModelCall, ModelReply, PinSection, RunError, RunErrorCode, TokenUsage, WeakEngine, When};

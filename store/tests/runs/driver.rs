@@ -243,7 +243,7 @@ impl<'a> Driver<'a> {
 
     fn tell(&mut self, now: u64, message: Message, effect: Option<String>) -> Result<(), StoreError> {
         self.now = now;
-        let told = JournaledInput {
+        let input = JournaledInput {
             at: now,
             after: self.machine.steps(),
             listening: LISTENING,
@@ -252,11 +252,11 @@ impl<'a> Driver<'a> {
             message,
             settings: Vec::new(),
         };
-        self.open.saw(&ReplayStep::Input(&told));
-        self.waits.told(&told.message);
-        let mut record = Record::new(now, serde_json::to_string(&told).expect("is written"));
+        self.open.saw(&ReplayStep::Input(&input));
+        self.waits.received(&input.message);
+        let mut record = Record::new(now, serde_json::to_string(&input).expect("is written"));
         record.effect = effect;
-        self.machine.tell(told.message);
+        self.machine.receive(input.message);
         self.serve(self.steps + 1);
         self.steps = block_on(self.store.commit(Commit::after(RUN, self.steps).record(record)))?;
         self.outbox.durable(self.steps);
