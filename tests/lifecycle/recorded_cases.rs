@@ -302,7 +302,7 @@ fn a_run_of_a_session_starts_from_the_recorded_state_of_its_session() {
             .keep_on_failure()
             .start()
             .expect("starts");
-        last = run.outcome_blocking().run_id.to_string();
+        last = run.outcome_blocking().run_id.clone();
         engine.wait_idle();
     }
     let case = block_on(Case::record(&engine, &last)).expect("it has ended");

@@ -172,7 +172,7 @@ pub(crate) fn conversation(seed: u64, most: u64) -> Conversation {
             let at = usize::try_from(numbers.next(4)).unwrap_or_default();
             said.push((Role::User, language.fillers[at].to_owned()));
             // The first and the third are whole sentences.
-            let more = (1..1 + numbers.next(most)).map(|at| language.fillers[(at % 2 * 2) as usize]);
+            let more = (1..=numbers.next(most)).map(|at| language.fillers[(at % 2 * 2) as usize]);
             let answer: Vec<&str> = std::iter::once(language.answer).chain(more).collect();
             said.push((Role::Assistant, answer.join(" ")));
         }
