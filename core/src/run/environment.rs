@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::ledger::CallMaximum;
+use super::parts::ledger::CallMaximum;
 use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 
 /// Event types with subscribers. Events of other types are not built.

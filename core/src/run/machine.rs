@@ -5,21 +5,21 @@
 //! | Control, `ControlThread` | outside | cancels, pauses or resumes every thread, or one |
 //! | Elapsed | outside | cancels a thread that exceeded its time limit; steps a join; ends a firing |
 //! | Assign, Pin | outside | sets a global variable or a pinned section at once; forwards a thread's variable to the thread |
-//! | Say | outside | see the table of [`super::message_intake`] |
+//! | Say | outside | see the table of [`crate::run::turns::message_intake`] |
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event caused it |
 //! | Migrated | outside | none: the record is read by the next owner of the run |
 //! | Fired | outside | queues the message of the trigger's action |
 //! | `CallTrigger`, `TriggerCalled` | outside | calls a trigger's function or hook; the result raises an event, may end the run |
 //! | Recovered | outside | records which effects are in doubt, for the report too |
-//! | Fire, `FireAlone`, `DetachedEnded` | outside | see the table of [`super::firing`] |
-//! | `TriggersQuiet` | outside | see the table of [`super::quiescence`] |
-//! | Session | outside | see the table of [`super::session`] |
+//! | Fire, `FireAlone`, `DetachedEnded` | outside | see the table of [`crate::run::parts::firing`] |
+//! | `TriggersQuiet` | outside | see the table of [`crate::run::parts::quiescence`] |
+//! | Session | outside | see the table of [`crate::run::steps::session`] |
 //! | Fork | a thread, through its conversation | starts the paths; the join decides ([`crate::join`]) |
 //! | Map | a thread, through its conversation | starts a thread for each item; the join decides |
 //! | Call | a thread, through its conversation | starts the workflow; its outcome answers the thread |
 //! | Drop | a thread, through its conversation | cancels the fork or the called workflow |
-//! | Prepared, Applied | a thread | see the table of [`super::firing`] |
+//! | Prepared, Applied | a thread | see the table of [`crate::run::parts::firing`] |
 //! | Ended | a thread, through its conversation | cancels what it started; notifies its starter; may end the run |
 //! | Panicked | the host of the actors | ends the thread, or the thread that owns the conversation |
 //! | `StopLosers` | the run | cancels a join's losers in groups |
@@ -42,22 +42,22 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::EventMask;
 
 use super::ThreadNo;
-use super::conversation::{ConversationTurn, refuse};
 use super::data::effect::Effect;
 use super::data::message::{ConversationSource, Message, Timer, ToConversation, ToSupervisor, ToThread};
 use super::data::session::RunSession;
 use super::data::thread_state::{ConversationSlot, EffectBuffers, InitialState, LiveThread, Slot};
 use super::environment::RunEnvironment;
-use super::firing::Firings;
-use super::globals::Globals;
-use super::graphs::Graphs;
-use super::mailbox::Mailbox;
-use super::memory::Memory;
-use super::quiescence::Termination;
+use super::parts::firing::Firings;
+use super::parts::globals::Globals;
+use super::parts::graphs::Graphs;
+use super::parts::mailbox::Mailbox;
+use super::parts::memory::Memory;
+use super::parts::quiescence::Termination;
+use super::parts::tree::{Origin, ThreadLookup, Tree};
 use super::state::{RunMachine, RunSeed};
 use super::step::Step;
-use super::thread::{ThreadTurn, pin};
-use super::tree::{Origin, ThreadLookup, Tree};
+use super::turns::conversation::{ConversationTurn, refuse};
+use super::turns::thread::{ThreadTurn, pin};
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 

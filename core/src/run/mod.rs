@@ -16,54 +16,25 @@
 //! }
 //! ```
 //!
+//! Folders: `data/` (messages, effects, state of threads), `parts/` (queue, tree, budget and other parts of the state), `turns/` and
+//! `steps/` (functions that `machine.rs` calls), `triggers/` and `replay/`.
+//!
 //! Not here: the behaviour of a single thread ([`crate::thread`]), the result of a fork ([`crate::join`]), and I/O.
 
-mod amount;
 mod answer;
-mod budget;
-mod compression;
-mod control;
-mod conversation;
 mod data;
 mod entry;
 mod environment;
-mod events;
-mod firing;
-mod forks;
-mod globals;
-mod graphs;
-mod large_results;
-mod ledger;
 mod machine;
-mod mailbox;
-mod memory;
-mod memory_check;
-mod message_intake;
-mod named_events;
-mod open_effects;
-mod outbox;
-mod outcome;
-mod panics;
-mod quiescence;
-mod record;
-mod scheduled;
-mod session;
+mod parts;
+mod replay;
 mod settings;
-mod slots;
-mod start;
 mod state;
 mod step;
-mod termination;
-mod thread;
-mod tree;
-mod trigger_calls;
-mod trigger_decisions;
-mod trigger_progress;
-mod triggered;
+mod steps;
+mod triggers;
+mod turns;
 mod typed;
-mod usage;
-mod waiting;
-mod workflow_tools;
 
 pub use answer::{AnswerRefused, Fits};
 pub use data::doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
@@ -86,21 +57,21 @@ pub use data::thread_state::EffectBuffers;
 pub use data::trigger::{CallNo, CallTarget, Firing, TriggerCall};
 pub use data::user_messages::{MAX_MESSAGE_ID, MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, MessageRefused, UserMessage};
 pub use environment::{CallResult, EventInterest, RunEnvironment, Setting};
-pub use ledger::CallMaximum;
-pub use memory::DEFAULT_RUN_BYTES;
-pub use open_effects::OpenEffects;
-pub use outbox::Outbox;
-pub use quiescence::MAX_QUIESCE_ROUNDS;
-pub use record::{Diverged, JournaledInput, ReplayStep, RunStart, RunStartRecord};
-pub use scheduled::scheduled;
+pub use parts::ledger::CallMaximum;
+pub use parts::memory::DEFAULT_RUN_BYTES;
+pub use parts::quiescence::MAX_QUIESCE_ROUNDS;
+pub use parts::tree::Origin;
+pub use replay::open_effects::OpenEffects;
+pub use replay::outbox::Outbox;
+pub use replay::record::{Diverged, JournaledInput, ReplayStep, RunStart, RunStartRecord};
+pub use replay::scheduled::scheduled;
+pub use replay::trigger_decisions::{TriggerDecision, TriggerDecisions};
+pub use replay::trigger_progress::{Matching, TriggerProgress};
+pub use replay::waiting::{PendingWaits, WaitReason};
 pub use settings::Settings;
 pub use state::{RunMachine, RunSeed};
-pub use tree::Origin;
-pub use trigger_decisions::{TriggerDecision, TriggerDecisions};
-pub use trigger_progress::{Matching, TriggerProgress};
-pub use triggered::{detached, event_fields};
+pub use triggers::triggered::{detached, event_fields};
 pub use typed::OutputError;
-pub use waiting::{PendingWaits, WaitReason};
 
 /// Number of a thread in its run; 0 is the main thread.
 pub type ThreadNo = u32;

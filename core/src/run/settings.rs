@@ -1,4 +1,4 @@
-//! Configuration values that a run uses: answers of its [`RunEnvironment`](super::RunEnvironment) that the workflow does not contain.
+//! Configuration values that a run uses: answers of its [`RunEnvironment`](crate::run::RunEnvironment) that the workflow does not contain.
 //!
 //! A durable run records each value at its first use and after each change, with the step that requested it. A rebuilt run uses the
 //! recorded values, in every process. After the rebuild it uses the current configuration.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::message::ForkSnapshot;
 use crate::join::{ForkJoinMachine, JoinedPath, PathReport, item_reports, path_reports};
 use crate::run::ThreadNo;
-use crate::run::graphs::GraphNo;
+use crate::run::parts::graphs::GraphNo;
 use crate::thread::{EffectId, item_names};
 
 /// Branches of a fork.

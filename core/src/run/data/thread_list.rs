@@ -7,7 +7,7 @@ use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::graph::Graph;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::run::tree::Origin;
+use crate::run::parts::tree::Origin;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
 

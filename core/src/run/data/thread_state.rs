@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::last_request::{LastRequest, Requests};
 use super::message::{ConversationSource, FinalThreadState, Merge, ThreadResult};
 use crate::run::ThreadNo;
-use crate::run::tree::Origin;
+use crate::run::parts::tree::Origin;
 use crate::status::ThreadStatus;
 use crate::thread;
 use crate::thread::{

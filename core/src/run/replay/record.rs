@@ -1,0 +1,317 @@
+//! Records from which a run is rebuilt. Replay is deterministic: equal messages in equal order produce equal effects.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use pirn_conversation::conversation::Conversation;
+use pirn_definition::Millis;
+use pirn_definition::definition::{Pinned, ToolDefinition};
+use pirn_definition::graph::Graph;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::named_events::NamedEvents;
+use crate::run::data::effect::Effect;
+use crate::run::data::message::Message;
+use crate::run::data::session::SessionSeed;
+use crate::run::data::summaries::SummaryRules;
+use crate::run::environment::{EventInterest, RunEnvironment, Setting};
+use crate::run::parts::memory::DEFAULT_RUN_BYTES;
+use crate::run::state::{RunMachine, RunSeed};
+
+/// An external input of a run, with everything that its replay needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JournaledInput {
+    /// Time of the input: the `now` of [`RunMachine::step`].
+    pub at: Millis,
+    /// Number of messages that the run had taken before this input: see [`RunMachine::steps`].
+    pub after: u64,
+    /// Event types with subscribers from this input on.
+    pub listening: EventInterest,
+    /// True if the input was stored while no process owned the run. Its effects are performed by the next owner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncarried: bool,
+    /// Settings of the previous step that its record does not contain, in the form of [`Self::settings`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Setting>,
+    /// The message.
+    pub message: Message,
+    /// Configuration values that were first used in the steps after this input: see [`Settings`](crate::run::Settings). Added to the
+    /// record after these steps, when all of them are determined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
+}
+
+/// Start of a run.
+#[derive(Clone, Debug)]
+pub struct RunStart {
+    /// Start time.
+    pub at: Millis,
+    /// Event types with subscribers at the start.
+    pub listening: EventInterest,
+    /// True if the run was created while no process owned it. Its first effects are performed by the first owner.
+    pub uncarried: bool,
+    /// Seed of the run.
+    pub seed: RunSeed,
+    /// Configuration values of the first steps, in the form of [`JournaledInput::settings`].
+    pub settings: Vec<Setting>,
+}
+
+/// Serialized form of [`RunStart`], with the id of the workflow instead of the workflow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStartRecord {
+    at: Millis,
+    listening: EventInterest,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    uncarried: bool,
+    run_id: Arc<str>,
+    /// Id of the workflow.
+    pub workflow_id: Arc<str>,
+    input: Arc<Value>,
+    conversation: Conversation,
+    pinned: Pinned,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Arc<Map<String, Value>>>,
+    is_unlimited: bool,
+    trigger_depth: u32,
+    seed: u64,
+    deadline_ms: Option<Millis>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    picks_starts: bool,
+    #[serde(default = "default_run_bytes", skip_serializing_if = "is_default_run_bytes")]
+    run_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<SessionSeed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_tools: Option<Arc<Vec<ToolDefinition>>>,
+    #[serde(default, skip_serializing_if = "SummaryRules::is_default")]
+    summaries: SummaryRules,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<Setting>,
+    /// Tools and profiles that the workflows name and that were not registered at the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
+}
+
+fn default_run_bytes() -> u64 {
+    DEFAULT_RUN_BYTES
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_default_run_bytes(bytes: &u64) -> bool {
+    *bytes == DEFAULT_RUN_BYTES
+}
+
+impl RunStartRecord {
+    /// Converts a start to its serialized form.
+    pub fn of(begun: &RunStart) -> Self {
+        let seed = begun.seed.clone();
+        Self {
+            at: begun.at,
+            listening: begun.listening,
+            uncarried: begun.uncarried,
+            run_id: seed.run_id,
+            workflow_id: Arc::clone(&seed.graph.workflow_id),
+            input: seed.input,
+            conversation: seed.conversation,
+            pinned: seed.pinned,
+            metadata: seed.metadata,
+            is_unlimited: seed.is_unlimited,
+            trigger_depth: seed.trigger_depth,
+            seed: seed.seed,
+            deadline_ms: seed.deadline_ms,
+            picks_starts: seed.picks_starts,
+            run_bytes: seed.run_bytes,
+            session: seed.session,
+            client_tools: seed.client_tools,
+            summaries: seed.summaries,
+            settings: begun.settings.clone(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// Records that these tools and profiles are not registered.
+    #[must_use]
+    pub fn without(self, missing: &[String]) -> Self {
+        Self {
+            missing: missing.to_vec(),
+            ..self
+        }
+    }
+
+    /// Returns the tools and profiles that the workflows name and that were not registered at the start.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Returns the session that the run belongs to.
+    pub fn session(&self) -> Option<&SessionSeed> {
+        self.session.as_ref()
+    }
+
+    /// Removes the effect on the session: the run changes nothing there.
+    #[must_use]
+    pub fn without_session_effect(mut self) -> Self {
+        if let Some(session) = &mut self.session {
+            // The session is still read: a fork starts from its state.
+            session.is_aside = true;
+        }
+        self
+    }
+
+    /// Returns the start time.
+    pub fn at(&self) -> Millis {
+        self.at
+    }
+
+    /// Returns the input.
+    pub fn input(&self) -> &Arc<Value> {
+        &self.input
+    }
+
+    /// Replaces the input.
+    #[must_use]
+    pub fn with_input(self, input: Value) -> Self {
+        Self {
+            input: Arc::new(input),
+            ..self
+        }
+    }
+
+    /// Replaces the id of the run.
+    #[must_use]
+    pub fn named(self, run_id: &str) -> Self {
+        Self {
+            run_id: run_id.into(),
+            ..self
+        }
+    }
+
+    /// Converts the record back, with the workflow of this id.
+    pub fn begun(self, graph: Arc<Graph>) -> RunStart {
+        RunStart {
+            at: self.at,
+            listening: self.listening,
+            uncarried: self.uncarried,
+            seed: RunSeed {
+                run_id: self.run_id,
+                graph,
+                input: self.input,
+                conversation: self.conversation,
+                pinned: self.pinned,
+                metadata: self.metadata,
+                is_unlimited: self.is_unlimited,
+                trigger_depth: self.trigger_depth,
+                seed: self.seed,
+                deadline_ms: self.deadline_ms,
+                picks_starts: self.picks_starts,
+                run_bytes: self.run_bytes,
+                session: self.session,
+                client_tools: self.client_tools,
+                summaries: self.summaries,
+            },
+            settings: self.settings,
+        }
+    }
+}
+
+/// Element of a replay, in the order of the first execution.
+#[derive(Debug)]
+pub enum ReplayStep<'a> {
+    /// An external input.
+    Input(&'a JournaledInput),
+    /// Effects of a step, with its time. The receiver may take them out of the vector.
+    Effects(Millis, &'a mut Vec<Effect>),
+}
+
+/// The record does not fit the run: the workflow or the code that steps it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged {
+    /// Number of the first input that does not fit, from 1.
+    pub step: u64,
+}
+
+impl std::fmt::Display for Diverged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "step {} does not fit what came before it", self.step)
+    }
+}
+
+impl std::error::Error for Diverged {}
+
+impl RunMachine {
+    /// Rebuilds a run from its start and its inputs.
+    ///
+    /// `listen` sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order,
+    /// with the machine before the input or after the step.
+    ///
+    /// # Errors
+    /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
+    /// raise the event on which a recorded trigger fired.
+    pub fn replay<W: RunEnvironment>(
+        begun: RunStart,
+        inputs: impl IntoIterator<Item = JournaledInput>,
+        env: &mut W,
+        listen: impl Fn(&mut W, EventInterest),
+        saw: &mut dyn FnMut(&Self, ReplayStep<'_>),
+    ) -> Result<Self, Diverged> {
+        // All records are read before the first step: only events that a record refers to are retained.
+        let inputs: Vec<JournaledInput> = inputs.into_iter().collect();
+        let mut events = NamedEvents::of(&begun.seed.run_id, inputs.iter().map(|input| &input.message));
+        let (mut now, mut did) = (begun.at, Vec::new());
+        listen(env, begun.listening);
+        // Before the machine exists: its creation reads the token limit of the workflow.
+        env.expect(&begun.settings);
+        let mut machine = Self::new(now, begun.seed, env, &mut did);
+        // No model call precedes this: the creation of a machine performs no step of a thread.
+        machine.expect_calls(&begun.settings);
+        events.saw(now, &did);
+        saw(&machine, ReplayStep::Effects(now, &mut did));
+        let mut step = |machine: &mut Self,
+                        now: Millis,
+                        env: &mut W,
+                        events: &mut NamedEvents,
+                        saw: &mut dyn FnMut(&Self, ReplayStep<'_>)| {
+            let Some(message) = machine.next_message() else {
+                return false;
+            };
+            // `saw` may leave effects in the buffer.
+            did.clear();
+            machine.step_again(now, message, env, &mut did);
+            events.saw(now, &did);
+            saw(machine, ReplayStep::Effects(now, &mut did));
+            true
+        };
+        for (mut input, number) in inputs.into_iter().zip(1..) {
+            // Before the loop: the rest of the previous step reads these settings.
+            env.expect(&input.before);
+            machine.expect_calls(&input.before);
+            // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
+            while machine.steps() < input.after && step(&mut machine, now, env, &mut events, saw) {}
+            // A lower count means that the queue ran empty earlier than in the first execution.
+            if machine.steps() != input.after || !events.complete(&mut input.message) {
+                return Err(Diverged { step: number });
+            }
+            now = input.at;
+            listen(env, input.listening);
+            env.next_step();
+            env.expect(&input.settings);
+            // Before `receive`, which takes the message: an input precedes its effects.
+            saw(&machine, ReplayStep::Input(&input));
+            machine.receive(input.message);
+            // After `receive`, which discards the calls expected for the previous input.
+            machine.expect_calls(&input.settings);
+        }
+        // No record limits the last step, so that its queue is processed to the end.
+        while step(&mut machine, now, env, &mut events, saw) {}
+        Ok(machine)
+    }
+
+    /// Repeats a recorded step. If inline code panicked in it, it panics again. The panic is ignored here because the next recorded
+    /// input reports it.
+    fn step_again(&mut self, now: Millis, message: Message, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) {
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, env, out)));
+        drop(stepped);
+    }
+}
