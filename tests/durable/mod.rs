@@ -12,6 +12,7 @@ pub(crate) mod failing_store;
 mod golden;
 mod in_servers;
 mod messages;
+mod migration_search;
 mod migrations;
 mod parked;
 mod plain_data;
