@@ -253,7 +253,9 @@ proptest! {
     ) {
         let own = flow.definition();
         let mut other = flow;
-        edits.iter().for_each(|edit| other.edit(edit));
+        for edit in &edits {
+            other.edit(edit);
+        }
         let other = other.definition();
         let store = MemoryStore::new();
         let first = engine(&store, &own);
