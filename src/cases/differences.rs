@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pirn_definition::definition::pointer_token;
 use serde_json::Value;
 
 use crate::engine::durable::shortened;
@@ -33,7 +34,7 @@ fn compare(expected: Option<&Value>, got: Option<&Value>, name: &str, at: &str, 
         (Some(Value::Object(expected)), Some(Value::Object(got))) => {
             let names: BTreeSet<&String> = expected.keys().chain(got.keys()).collect();
             for field in names {
-                let at = format!("{at}/{field}");
+                let at = format!("{at}/{}", pointer_token(field));
                 compare(expected.get(field), got.get(field), name, &at, found);
             }
         }
@@ -94,13 +95,13 @@ mod tests {
     fn each_difference_has_its_pointer_and_equal_values_have_none() {
         let found = of_values(
             "output",
-            &json!({"a": [1, 2], "b": "x", "c": null}),
+            &json!({"a": [1, 2], "b": "x", "c/d": null}),
             &json!({"a": [1, 3, 4], "b": "x"}),
         );
         let expected = [
             "output/a/1: expected 2, got 3",
             "output/a/2: expected nothing, got 4",
-            "output/c: expected null, got nothing",
+            "output/c~1d: expected null, got nothing",
         ];
         assert_eq!(found, expected);
         assert!(of_values("output", &json!([1, {"a": null}]), &json!([1, {"a": null}])).is_empty());

@@ -24,7 +24,7 @@
 //!
 //! Contents: `case.rs` the file format and a run of it, `recorded.rs` the models and tools that reply from a recording,
 //! `inputs.rs` the delivery of inputs from outside, `graders.rs`
-//! the comparison of an outcome, `differences.rs` texts about two values. The recording itself is in `engine/durable/recording.rs`.
+//! the comparison of an outcome, `differences.rs` texts about two values. The recording itself is in `engine/durable/inspect/recording.rs`.
 
 mod case;
 pub(crate) mod differences;

@@ -19,7 +19,8 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 pub enum SubscriptionItem {
     /// An event.
     Event(Arc<Event>),
-    /// Number of events dropped because the buffer was full: the subscriber was too slow. The run does not wait for subscribers.
+    /// Number of events dropped because the buffer had no place or no memory left: the subscriber was too slow. The run does not
+    /// wait for subscribers.
     Lagged(u64),
 }
 
@@ -32,11 +33,74 @@ impl From<Delivery> for SubscriptionItem {
     }
 }
 
+/// Memory of the events that one async stream buffers, in bytes. A single larger event is accepted by an empty buffer.
+const STREAM_BYTES: u64 = 64 << 20;
+
+/// Memory of the events that all async streams of an engine buffer, in bytes.
+const ALL_STREAMS_BYTES: u64 = 256 << 20;
+
+/// Memory that a stream may use although the others have exhausted [`ALL_STREAMS_BYTES`], so that one subscriber that does not read
+/// leaves the others usable.
+const RESERVED_BYTES: u64 = 1 << 20;
+
+/// Events whose fields take less memory are not counted: the capacity in events limits their memory.
+const COUNTED_BYTES: u64 = 1 << 10;
+
 /// Events as an async stream, which ends with the run or the engine.
+///
+/// Besides the capacity in events, the values of the buffered events are limited to 64 MiB for one stream and 256 MiB for all
+/// streams of an engine, of which each stream can use at least 1 MiB. Events beyond these limits are dropped and reported as
+/// [`SubscriptionItem::Lagged`]. The memory of a value is estimated, and a value that several events share counts for each.
 #[derive(Debug)]
 pub struct Events {
-    receiver: mpsc::Receiver<SubscriptionItem>,
+    receiver: mpsc::Receiver<(SubscriptionItem, Option<BufferedBytes>)>,
     missed_at_end: Arc<AtomicU64>,
+}
+
+/// Memory of the buffered events of all async streams of an engine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventMemory(Arc<AtomicU64>);
+
+/// Memory of the buffered events of one stream, which is also counted for the engine.
+#[derive(Debug)]
+struct StreamMemory {
+    own: AtomicU64,
+    all: EventMemory,
+}
+
+/// Memory of a buffered event. Released on drop, so a stream that is dropped releases the events that it has not delivered.
+#[derive(Debug)]
+struct BufferedBytes {
+    bytes: u64,
+    of: Arc<StreamMemory>,
+}
+
+impl StreamMemory {
+    /// Counts the memory of an event; `None` if it exceeds the limits.
+    fn take(self: &Arc<Self>, bytes: u64) -> Option<BufferedBytes> {
+        // Read before the addition: arbiters that offer events to one stream at the same moment may each exceed the limit by one.
+        let own = self.own.load(Ordering::Relaxed);
+        let is_within = |limit: u64, used: u64| used.saturating_add(bytes) <= limit;
+        let fits = is_within(STREAM_BYTES, own)
+            && (is_within(RESERVED_BYTES, own) || is_within(ALL_STREAMS_BYTES, self.all.0.load(Ordering::Relaxed)));
+        // An event that is larger than a limit would otherwise never be delivered.
+        if !fits && own > 0 {
+            return None;
+        }
+        self.own.fetch_add(bytes, Ordering::Relaxed);
+        self.all.0.fetch_add(bytes, Ordering::Relaxed);
+        Some(BufferedBytes {
+            bytes,
+            of: Arc::clone(self),
+        })
+    }
+}
+
+impl Drop for BufferedBytes {
+    fn drop(&mut self) {
+        self.of.own.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Stream for Events {
@@ -46,7 +110,7 @@ impl Stream for Events {
         match self.receiver.poll_recv(context) {
             // A count of lost events has no buffer slot of its own at the end of a run, so the receiver takes it from the counter.
             Poll::Ready(None) => Poll::Ready(last(&self.missed_at_end)),
-            other => other,
+            other => other.map(|received| received.map(|(item, _)| item)),
         }
     }
 }
@@ -142,26 +206,41 @@ impl Deliver for NullSubscriber {
     }
 }
 
-pub(crate) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
-    // tokio panics for a capacity of 0 and for one above the maximum.
-    let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
-    let missed_at_end = Arc::new(AtomicU64::new(0));
-    let offer = move |heard| {
-        // Never awaited: the run must not wait for a slow subscriber, so a full buffer drops the event and counts it.
-        sender.try_send(heard).map_err(|refused| match refused {
-            TrySendError::Full(_) => Undelivered::Full,
-            TrySendError::Closed(_) => Undelivered::Gone,
-        })
-    };
-    let deliver = Box::new(ChannelSubscriber {
-        offer,
-        missed_at_end: Arc::clone(&missed_at_end),
-    });
-    let events = Events {
-        receiver,
-        missed_at_end,
-    };
-    (deliver, events)
+impl EventMemory {
+    /// Returns a stream with a buffer of `capacity` events, and the subscriber that fills it.
+    pub(crate) fn stream(&self, capacity: usize) -> (Box<dyn Deliver>, Events) {
+        // tokio panics for a capacity of 0 and for one above the maximum.
+        let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
+        let missed_at_end = Arc::new(AtomicU64::new(0));
+        let memory = Arc::new(StreamMemory {
+            own: AtomicU64::new(0),
+            all: self.clone(),
+        });
+        let offer = move |heard| {
+            let bytes = match &heard {
+                SubscriptionItem::Event(event) => event.raised.fields.memory(),
+                SubscriptionItem::Lagged(_) => 0,
+            };
+            let counted = match bytes {
+                0..COUNTED_BYTES => None,
+                bytes => Some(memory.take(bytes).ok_or(Undelivered::Full)?),
+            };
+            // Never awaited: the run must not wait for a slow subscriber, so a full buffer drops the event and counts it.
+            sender.try_send((heard, counted)).map_err(|refused| match refused {
+                TrySendError::Full(_) => Undelivered::Full,
+                TrySendError::Closed(_) => Undelivered::Gone,
+            })
+        };
+        let deliver = Box::new(ChannelSubscriber {
+            offer,
+            missed_at_end: Arc::clone(&missed_at_end),
+        });
+        let events = Events {
+            receiver,
+            missed_at_end,
+        };
+        (deliver, events)
+    }
 }
 
 pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {

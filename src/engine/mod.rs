@@ -44,7 +44,7 @@ pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, SubscriptionItem};
-pub(crate) use events::{blocking, stream};
+pub(crate) use events::{EventMemory, blocking};
 pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
 pub use pirn_actors::journal::{Graphs, Journal, JournalFlush, RunJournal};
@@ -91,6 +91,7 @@ pub struct Engine {
     runtime: EngineRuntime,
     durable: Option<Arc<Durable>>,
     definitions: Arc<Definitions>,
+    event_memory: EventMemory,
 }
 
 /// A handle that does not prevent the engine from stopping.
@@ -100,6 +101,7 @@ pub struct WeakEngine {
     runtime: WeakRuntime,
     durable: Option<Weak<Durable>>,
     definitions: Arc<Definitions>,
+    event_memory: EventMemory,
 }
 
 impl WeakEngine {
@@ -114,6 +116,7 @@ impl WeakEngine {
                 None => None,
             },
             definitions: Arc::clone(&self.definitions),
+            event_memory: self.event_memory.clone(),
         })
     }
 }
@@ -294,7 +297,7 @@ impl Engine {
         let engine = self.downgrade();
         self.shared.watch_started(Box::new(move || {
             let (engine, take) = (engine.upgrade()?, watch()?);
-            let (deliver, events) = stream(capacity);
+            let (deliver, events) = engine.event_memory.stream(capacity);
             // All types, from the first event: the run has not taken its first step.
             let subscription = Subscription {
                 types: Vec::new(),
@@ -314,9 +317,9 @@ impl Engine {
         self.shared.next_run_id().to_string()
     }
 
-    /// Returns events of every run as an async stream with a buffer of `capacity`.
+    /// Returns events of every run as an async stream with a buffer of `capacity` events, and of the memory that [`Events`] states.
     pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
-        let (deliver, events) = events::stream(capacity);
+        let (deliver, events) = self.event_memory.stream(capacity);
         self.shared.subscribe(filter, deliver);
         // Under virtual time the subscription is a message that nothing processes until the clock's thread has a job.
         self.runtime.wake();
@@ -634,6 +637,7 @@ impl Engine {
             runtime: self.runtime.downgrade(),
             durable: self.durable.as_ref().map(Arc::downgrade),
             definitions: Arc::clone(&self.definitions),
+            event_memory: self.event_memory.clone(),
         }
     }
 

@@ -249,9 +249,10 @@ impl RunBuilder {
         self
     }
 
-    /// Returns a stream of the run's events from the first one on. An empty `types` selects all types.
+    /// Returns a stream of the run's events from the first one on, with a buffer of `capacity` events and of the memory that
+    /// [`Events`] states. An empty `types` selects all types.
     pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
-        let (deliver, events) = events::stream(capacity);
+        let (deliver, events) = self.engine.event_memory.stream(capacity);
         self.subscribe(types, deliver);
         events
     }

@@ -257,6 +257,18 @@ fn a_definition_with_a_changed_expression_that_a_script_thread_evaluated_is_inco
 }
 
 #[test]
+fn a_definition_with_another_value_of_a_variable_that_a_script_thread_read_is_incompatible() {
+    let of = |first: u32, other: u32| {
+        let mut own = watched("[read].map(item => item + 1)[0]", AT_SET, "1", "f");
+        own["workflows"][0]["variables"] = json!([{"name": "read", "value": first}, {"name": "other", "value": other}]);
+        own
+    };
+    let migrations = compared(&of(1, 1), &[of(2, 1), of(1, 2)]);
+    differs(&migrations[0], "set", "\"read\":1", "\"read\":2");
+    assert!(migrations[1].fits, "nothing has read it: {:?}", migrations[1]);
+}
+
+#[test]
 fn a_definition_that_assigned_another_value_or_called_another_function_is_incompatible() {
     let own = watched("1", "event.nodeId === 'none'", "1", "f");
     let others = [

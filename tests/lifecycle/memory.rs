@@ -1,6 +1,7 @@
 //! A run that exceeds its memory limit ends with an error that names its largest part; the process continues.
 
-use pirn::{Engine, EngineBuilder, RunErrorCode, RunReport, ThreadStatus};
+use futures::executor::block_on_stream;
+use pirn::{Engine, EngineBuilder, Events, RunErrorCode, RunReport, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, forked, node, run_in, workflow};
 use serde_json::{Value, json};
 
@@ -216,4 +217,69 @@ fn the_engines_limit_applies_to_runs_without_one() {
         Vec::new(),
     );
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+}
+
+/// Assigns a text of a mebibyte `times` times. Each assignment creates a value of its own.
+fn assigns_texts(times: usize) -> Value {
+    let mut looping = workflow(
+        "texts",
+        &[
+            node("s", "START", json!({})),
+            node(
+                "text",
+                "VARIABLE",
+                json!({"variableName": "text", "expression": "input"}),
+            ),
+            node("count", "VARIABLE", json!({"variableName": "n", "expression": "n + 1"})),
+            node(
+                "again",
+                "ROUTE",
+                json!({"routes": [{"condition": format!("n < {times}"), "targetNodeId": "text"}], "defaultTargetNodeId": "e"}),
+            ),
+            node("e", "END", json!({"output": "n"})),
+        ],
+        &["s>text>count>again"],
+    );
+    looping["variables"] = json!([{"name": "text", "value": ""}, {"name": "n", "value": 0}]);
+    limited(looping, 100 * MIB)
+}
+
+/// Reads a stream to its end. Returns the memory of its events in bytes, their number, and the number of those that were dropped.
+fn read(events: Events) -> (u64, u64, u64) {
+    block_on_stream(events).fold((0, 0, 0), |(bytes, events, missed), item| match item {
+        SubscriptionItem::Event(event) => (bytes + event.raised.fields.memory(), events + 1, missed),
+        SubscriptionItem::Lagged(count) => (bytes, events, missed + count),
+    })
+}
+
+#[test]
+fn events_that_nobody_reads_use_limited_memory_and_the_dropped_ones_are_counted() {
+    let engine = engine()
+        .workflows(assigns_texts(100).to_string())
+        .build()
+        .expect("builds");
+    let mut run = engine.run("texts").input(json!("x".repeat(1 << 20)));
+    let streams: Vec<Events> = (0..8).map(|_| run.events(&[], 1_000_000)).collect();
+    let run = run.start().expect("starts");
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    // The bus delivers events after the run has ended; an event that arrives during the reading finds released memory.
+    engine.wait_idle();
+    let read_streams: Vec<_> = streams.into_iter().map(read).collect();
+    let events = read_streams[0].1 + read_streams[0].2;
+    for (bytes, received, missed) in &read_streams {
+        assert!(*bytes <= 66 * MIB, "{bytes} bytes in one stream");
+        assert!(*bytes >= MIB, "{bytes} bytes: a stream has memory of its own");
+        assert_eq!(received + missed, events);
+    }
+    let bytes: u64 = read_streams.iter().map(|(bytes, ..)| bytes).sum();
+    assert!(bytes <= (256 + 2 * 8) * MIB, "{bytes} bytes in all streams");
+    // All memory has been released: a subscriber that reads receives everything.
+    let mut run = engine.run("texts").input(json!("x".repeat(1 << 20)));
+    let stream = run.events(&[], 1_000_000);
+    let reader = std::thread::spawn(move || read(stream));
+    let run = run.start().expect("starts");
+    run.wait_all_ended_blocking();
+    let (bytes, received, missed) = reader.join().expect("ends");
+    assert!(bytes >= 64 * MIB, "{bytes} bytes");
+    assert_eq!(received + missed, events);
 }

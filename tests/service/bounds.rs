@@ -277,6 +277,13 @@ async fn clients_that_never_read_stored_events_share_one_buffer_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn large_events_that_arrive_faster_than_they_are_recorded_are_dropped() {
+    let service = Bounded::start(&folder("bounds-recorder"), &[]);
+    service.texts("fast", 2_000_000, 400).await;
+    service.survived().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_of_a_stored_run_are_streamed_and_not_collected_in_memory() {
     let folder = folder("bounds-stored");
     let (bytes, steps) = (size(2_000_000, 500_000), size(400, 100));

@@ -6,7 +6,6 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
 use pirn_definition::value::Output;
 use pirn_events::event::{EventFields, Field, RaisedEvent};
-use serde_json::Value;
 
 use super::data::effect::{ConversationOp, Effect, EffectId, Environment, Evaluation, Outcome, TimerPurpose};
 use super::data::pending::DeferredStop;
@@ -101,14 +100,14 @@ impl StepContext<'_> {
     }
 
     /// Raises an event like [`Self::emit`], with the trigger depth of its cause.
-    pub(super) fn emit_caused<const N: usize>(
+    pub(super) fn emit_caused<F: Into<Field>, const N: usize>(
         &mut self,
         trigger_depth: u32,
         event_type: EventType,
-        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
+        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::new(event_type, fields(self.thread));
+            let event = RaisedEvent::with(event_type, EventFields::of_list(fields(self.thread)));
             self.emit_raised(event.at_depth(trigger_depth));
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pirn_definition::definition::VariableScope;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
+use pirn_events::event::Field;
 use serde_json::{Value, json};
 
 use super::context::{Progress, StepContext};
@@ -14,8 +15,13 @@ use super::data::stages::NodeRun;
 use crate::status::ThreadStatus;
 
 /// Returns the fields of VARIABLE_CHANGED.
-pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'static str, Value); 3] {
-    [("name", json!(name)), ("value", value.clone()), ("scope", json!(scope))]
+pub fn variable_fields(name: &Arc<str>, value: &Arc<Value>, scope: VariableScope) -> [(&'static str, Field); 3] {
+    // The value is shared with the variable, because a queue of events would contain a copy of a large value for each assignment.
+    [
+        ("name", name.into()),
+        ("value", value.into()),
+        ("scope", json!(scope).into()),
+    ]
 }
 
 impl StepContext<'_> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::diagnostics::pointer;
 use super::model::{Fork, ForkPath, JoinRule, NodeIx};
 use super::nodes::NodeCompiler;
-use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig};
+use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig, pointer_token};
 
 impl NodeCompiler<'_, '_> {
     pub(super) fn fork(&mut self, place: usize, fork: &ForkConfig, join: NodeIx) -> Option<Fork> {
@@ -95,6 +95,6 @@ impl NodeCompiler<'_, '_> {
 
 /// Returns `workflow/fork-node/path`, with `~` and `/` in an id escaped as in a JSON pointer, so that the result is unique.
 fn global_id(workflow: &str, fork: &str, path: &str) -> Arc<str> {
-    let escaped = [workflow, fork, path].map(|id| id.replace('~', "~0").replace('/', "~1"));
+    let escaped = [workflow, fork, path].map(pointer_token);
     Arc::from(escaped.join("/"))
 }

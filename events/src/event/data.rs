@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use pirn_definition::value::{Output, levels};
+use pirn_definition::value::{Output, levels, memory};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -130,6 +130,15 @@ impl Field {
         }
     }
 
+    fn memory(&self) -> u64 {
+        match self {
+            Self::Text(_) | Self::Word(_) => 0,
+            Self::Output(output) => output.memory(),
+            Self::Value(value) => memory(value),
+            Self::Data(data) => data.memory(),
+        }
+    }
+
     fn to_json(&self) -> Value {
         match self {
             Self::Data(data) => Value::Object(data.to_map()),
@@ -138,6 +147,12 @@ impl Field {
                 FieldRef::Value(value) => value.clone(),
             },
         }
+    }
+}
+
+impl From<&Arc<Value>> for Field {
+    fn from(value: &Arc<Value>) -> Self {
+        Self::Output(Arc::clone(value).into())
     }
 }
 
@@ -180,6 +195,14 @@ impl EventData {
             Representation::Fields(FieldList::More(fields), _) => fields.iter().map(|(_, field)| field.levels()).max(),
         }
         .unwrap_or(0)
+    }
+
+    /// Estimates the memory of the values in bytes, without shared strings and constants.
+    fn memory(&self) -> u64 {
+        match &self.0 {
+            Representation::Map(json) => memory(&json.0),
+            Representation::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.memory()).sum(),
+        }
     }
 
     fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
@@ -373,6 +396,12 @@ impl EventFields {
         self.0.to_map()
     }
 
+    /// Estimates the memory of the values in bytes, without shared strings and constants. A value that is shared with other
+    /// events or with a variable counts in full.
+    pub fn memory(&self) -> u64 {
+        self.0.memory()
+    }
+
     /// Nesting depth of lists and objects in the fields, as [`Output::levels`] counts.
     pub(crate) fn levels(&self) -> usize {
         self.0.levels()
@@ -424,7 +453,7 @@ mod tests {
 
     fn field() -> impl Strategy<Value = Field> {
         prop_oneof![
-            "[a-z]{0,3}".prop_map(|text| Field::from(&Arc::from(text.as_str()))),
+            "[a-z]{0,3}".prop_map(|text| Field::Text(text.into())),
             Just(Field::from("WORD")),
             (0..9_i32).prop_map(|n| Field::from(&Output::from(json!([n])))),
             (0..9_i32).prop_map(|n| Field::from(&Output::later(1, move || json!({"n": n})))),

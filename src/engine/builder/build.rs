@@ -16,7 +16,7 @@ use super::{BuildError, Clock, EngineBuilder};
 use crate::check::CheckedFiles;
 use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::runtime::{EngineRuntime, process_seed};
-use crate::engine::{Engine, Names, STARTS_WITHIN, compiled, compiled_inline};
+use crate::engine::{Engine, EventMemory, Names, STARTS_WITHIN, compiled, compiled_inline};
 
 /// Default maximum number of concurrent runs.
 const DEFAULT_MAX_RUNS: usize = 100_000;
@@ -119,6 +119,7 @@ impl EngineBuilder {
             runtime,
             durable,
             definitions,
+            event_memory: EventMemory::default(),
         };
         if let Some(checked) = &checked {
             // Checked workflows are registered before the files, which may refer to them.

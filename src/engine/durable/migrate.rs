@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
-use pirn_core::run::{Effect, ReplayStep, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
+use pirn_core::run::{Effect, ReplayStep, RunMachine, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
 use pirn_core::thread::{self, ThreadId};
 use pirn_definition::definition::{Loaded, SourceFile};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, NodeKind};
 use pirn_events::event::RaisedEvent;
+use pirn_store::ContentHash;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -96,8 +97,7 @@ pub(super) async fn check(
     // Faults of the new files are reported before the run's own definition is compiled.
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
-    // `was.acted` for both: only the recorded run shows which decisions its triggers have made. Open decisions are not
-    // compared.
+    // `was.acted` for both: only the recorded run shows which decisions its triggers have made.
     let first_difference = difference(made(was.entries, &was.acted), made(would.entries, &was.acted));
     let migration = Migration {
         fits: first_difference.is_none(),
@@ -109,14 +109,14 @@ pub(super) async fn check(
 /// Step, node and JSON description of an entry.
 type Made = (u64, Option<Arc<str>>, Value);
 
-/// Returns the entries without the decisions that triggers have yet to make.
+/// Returns the entries as JSON. `acted` is what the triggers of the recorded run did.
 fn made(entries: Vec<TraceEntry>, acted: &TriggerProgress) -> impl Iterator<Item = Made> {
-    entries.into_iter().filter_map(|entry| {
+    entries.into_iter().map(|entry| {
         let what = match entry.what {
             What::Did(what) => what,
-            What::Decided(decision) => decision.made(acted)?,
+            What::Decided(decision) => decision.made(acted),
         };
-        Some((entry.step, entry.node_id, what))
+        (entry.step, entry.node_id, what)
     })
 }
 
@@ -166,19 +166,21 @@ impl Trace {
         };
         let replayed = engine
             .shared()
-            .replay_seen(begun, stored.inputs.clone(), graphs, &mut |_, seen| trace.saw(&seen));
+            .replay_seen(begun, stored.inputs.clone(), graphs, &mut |machine, seen| {
+                trace.saw(machine, &seen)
+            });
         // An error of the replay is not reported: the trace then lacks the remaining entries, which the comparison finds.
         drop(replayed);
         Ok(trace)
     }
 
-    fn saw(&mut self, seen: &ReplayStep<'_>) {
+    fn saw(&mut self, machine: &RunMachine, seen: &ReplayStep<'_>) {
         self.acted.saw(seen);
         match seen {
             ReplayStep::Input(_) => self.step += 1,
             ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
-                    self.did(effect);
+                    self.did(machine, effect);
                     // Decisions are recorded after the effect, which records the node that the thread entered last.
                     for decision in self.triggers.on(*at, effect) {
                         self.decided(effect, decision);
@@ -201,7 +203,7 @@ impl Trace {
         });
     }
 
-    fn did(&mut self, effect: &Effect) {
+    fn did(&mut self, machine: &RunMachine, effect: &Effect) {
         if let Some(emitted) = effect.emitted() {
             for (_, event) in emitted.numbered() {
                 self.raised((emitted.workflow_id, emitted.thread_id), event);
@@ -212,7 +214,7 @@ impl Trace {
                 // A thread is entered in the map by its first event.
                 let place = self.threads.get(thread);
                 let graph = place.and_then(|place| self.graphs.get(&*place.workflow_id));
-                if let Some(asked) = asked(effect, graph) {
+                if let Some(asked) = asked(effect, graph, || machine.variables_of(*thread).collect()) {
                     let node_id = place.and_then(|place| place.entered.clone());
                     self.push_entry(node_id, asked);
                 }
@@ -279,8 +281,12 @@ fn own_node(event: &RaisedEvent) -> Option<Arc<str>> {
 }
 
 /// Returns the external request of an effect as JSON, without node indices, which depend on the file. `graph` is the graph of
-/// the effect's thread.
-fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
+/// the effect's thread, and `variables` returns the variables that the thread can read.
+fn asked<'a>(
+    effect: &thread::Effect,
+    graph: Option<&Arc<Graph>>,
+    variables: impl FnOnce() -> BTreeMap<&'a Arc<str>, &'a Arc<Value>>,
+) -> Option<Value> {
     Some(match effect {
         thread::Effect::Function { id, node, input, .. } => {
             let name = graph.and_then(|graph| match &graph.node(*node).kind {
@@ -300,10 +306,12 @@ fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
         }
         thread::Effect::Tool { id, call, .. } => json!({"tool": id, "call": call}),
         thread::Effect::Ask { id, .. } => json!({"question": id}),
-        // The recorded outcome has the values, so the sources are compared: other expressions may evaluate to other values.
+        // The recorded outcome has the values, so the sources and what they read are compared: both decide the values. The other
+        // values that they can read are in events.
         thread::Effect::Evaluate { id, node, what } => {
             let written = graph.map(|graph| thread::written(graph, *node, what.clone()));
-            json!({"texts": id, "written": written})
+            let reads = written.as_ref().map(|written| named(&written.to_string(), variables()));
+            json!({"texts": id, "written": written, "variables": reads})
         }
         thread::Effect::Timer {
             id, after_ms, purpose, ..
@@ -323,4 +331,20 @@ fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
         | thread::Effect::Drop { .. }
         | thread::Effect::Ended(_) => return None,
     })
+}
+
+/// Returns the variables whose names occur in `source`: those that it reads, and possibly more.
+fn named(source: &str, variables: BTreeMap<&Arc<str>, &Arc<Value>>) -> Value {
+    /// Maximum length of a value's JSON. A longer one is replaced by its hash, because every evaluation repeats it.
+    const SHOWN: usize = 1_000;
+    let read = variables.into_iter().filter(|(name, _)| source.contains(&***name));
+    let shown = read.map(|(name, value)| {
+        let json = value.to_string();
+        let shown = match json.len() {
+            0..=SHOWN => Value::clone(value),
+            _ => json!(format!("sha256 {}", ContentHash::of(&json))),
+        };
+        (name.to_string(), shown)
+    });
+    shown.collect()
 }

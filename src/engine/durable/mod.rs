@@ -5,76 +5,57 @@
 //! 3. An effect that started and has no outcome is in doubt: `inDoubt` of its node or tool decides what happens, and the report
 //!    records that.
 //! 4. If the store fails, the run ends in this process with `STORE_ERROR`; its stored state is unchanged and can be resumed.
+//!
+//! `commands` change stored runs, `inspect` reads them, and both use `records`, which writes and reads the rows of a run.
 
 mod claim;
-mod compiled;
-mod definition;
+mod commands;
 mod doubt_question;
-mod doubts;
-mod dropped_events;
-mod enqueue;
-mod explain;
-mod failures;
-mod fork;
-mod journal;
-mod mask;
-mod migrate;
-mod offline;
-mod outside_inputs;
-mod parts;
-mod prefix;
-mod recording;
-mod requests;
+mod inspect;
+mod records;
 mod resources;
-mod results;
-mod resume;
 mod resume_error;
-mod run_command;
 mod run_locks;
 mod schedules;
-mod sent_call;
-mod sessions;
-mod stored;
-mod threads;
-mod view;
-mod work;
 
 use std::sync::{Arc, OnceLock};
 
-use compiled::CompiledDefinitions;
-use parts::Conversations;
 use pirn_actors::journal::Graphs;
 use pirn_definition::Millis;
 use pirn_store::Store;
+use records::compiled::CompiledDefinitions;
+use records::parts::Conversations;
 use run_locks::RunLocks;
 
-pub(crate) use definition::Definitions;
+pub(crate) use commands::dropped_events::{drop_events, report_of};
+pub use commands::fork::ForkBuilder;
+pub use commands::migrate::{Difference, Migration};
+pub use commands::resume::ResumeBuilder;
+pub use commands::run_command::{CommandOutcome, RunCommand};
 pub(crate) use doubt_question::AskDoubt;
 pub use doubt_question::{DoubtAnswer, DoubtQuestion};
-pub(crate) use dropped_events::{drop_events, report_of};
-pub use explain::EXPLAIN_LINES;
-pub(crate) use failures::shortened;
-pub use fork::ForkBuilder;
-pub(crate) use journal::StoreJournal;
-pub use migrate::{Difference, Migration};
-pub(crate) use outside_inputs::EventPositions;
-pub use outside_inputs::{EventPosition, OutsideInput, OutsideInputKind, RecordedSession, RecordedSessionState};
-pub use prefix::{FirstDifference, PrefixComparison, PrefixReason};
-pub(crate) use recording::recording;
-pub use recording::{
+pub use inspect::explain::EXPLAIN_LINES;
+pub(crate) use inspect::failures::shortened;
+pub(crate) use inspect::outside_inputs::EventPositions;
+pub use inspect::outside_inputs::{
+    EventPosition, OutsideInput, OutsideInputKind, RecordedSession, RecordedSessionState,
+};
+pub use inspect::prefix::{FirstDifference, PrefixComparison, PrefixReason};
+pub(crate) use inspect::recording::recording;
+pub use inspect::recording::{
     RecordError, RecordedAnswer, RecordedRequest, RecordedRun, RecordedToolCall, Recording, RequestKey, SentMessage,
 };
-pub(crate) use requests::request;
-pub use requests::{PinnedBlock, RequestContent, RequestPrefix, RequestSummary, RequestView, ResponseContent};
+pub(crate) use inspect::requests::request;
+pub use inspect::requests::{PinnedBlock, RequestContent, RequestPrefix, RequestSummary, RequestView, ResponseContent};
+pub use inspect::threads::ThreadSpan;
+pub use inspect::view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
+pub(crate) use inspect::view::{diff, view};
+pub(crate) use records::definition::Definitions;
+pub(crate) use records::journal::StoreJournal;
+pub(crate) use records::sessions::StoredSessions;
+pub(crate) use records::stored::StoredRecords;
 pub(crate) use resources::Resources;
-pub use resume::ResumeBuilder;
 pub use resume_error::ResumeError;
-pub use run_command::{CommandOutcome, RunCommand};
-pub(crate) use sessions::StoredSessions;
-pub(crate) use stored::StoredRecords;
-pub use threads::ThreadSpan;
-pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
-pub(crate) use view::{diff, view};
 
 /// A store with the caches that an engine needs for it.
 pub(crate) struct Durable {

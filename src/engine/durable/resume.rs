@@ -14,7 +14,7 @@ use pirn_definition::event_type::EventType;
 use pirn_store::StoreError;
 use serde_json::Value;
 
-use super::super::{AutoResponder, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
+use super::super::{AutoResponder, BlockingEvents, Engine, Events, RunHandle, blocking};
 use super::Durable;
 use super::claim::Claim;
 use super::doubts::{give_up_calls, settle};
@@ -71,7 +71,7 @@ impl ResumeBuilder {
     /// Returns a stream of the run's events after the one with this sequence number; 0 starts with the first event. An empty
     /// `types` selects all types.
     pub fn events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> Events {
-        let (deliver, events) = stream(capacity);
+        let (deliver, events) = self.engine.event_memory.stream(capacity);
         self.subscribe(sequence, types, deliver);
         events
     }

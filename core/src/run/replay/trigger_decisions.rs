@@ -37,12 +37,9 @@ enum Condition {
 
 impl TriggerDecision {
     /// Returns the decision as JSON, given what triggers did in the recorded run (`acted`). Two definitions for which this is equal
-    /// on all events have decided alike. Returns `None` if the run has yet to decide.
-    pub fn made(&self, acted: &TriggerProgress) -> Option<Value> {
+    /// on all events have decided alike.
+    pub fn made(&self, acted: &TriggerProgress) -> Value {
         let matching = acted.about(self.sequence, &self.trigger);
-        if matching == Matching::Open {
-            return None;
-        }
         let mut made = Map::new();
         made.insert("trigger".to_owned(), json!(self.trigger));
         made.insert("event".to_owned(), json!(self.sequence));
@@ -50,11 +47,13 @@ impl TriggerDecision {
         if let Condition::Unknown(condition) = &self.condition {
             made.insert("condition".to_owned(), condition.clone());
         }
-        // For an unknown condition the record shows the result: a trigger that has not fired did nothing.
-        if self.condition == Condition::Holds || matching == Matching::Fired {
+        // For an unknown condition the record shows the result: a trigger that has been matched and has not fired did nothing.
+        // An event that has yet to be matched is compared too: it has passed, so the trigger would fire later than in a run of
+        // the new definition.
+        if self.condition == Condition::Holds || matching != Matching::Over {
             made.insert("does".to_owned(), self.does.clone());
         }
-        Some(Value::Object(made))
+        Value::Object(made)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The report of a run, and its status while it runs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_conversation::conversation::{Conversation, TokenUsage};
 use pirn_definition::Millis;
+use serde_json::Value;
 
 use crate::run::ThreadNo;
 use crate::run::data::doubt::{DoubtReport, RepeatReport, Resolution};
@@ -20,7 +20,6 @@ impl RunMachine {
     pub(in crate::run) fn report(&mut self, now: Millis) -> RunReport {
         // Taken, because a run is reported once (`Termination`).
         let salvaged = self.salvaged.take();
-        let end = self.end_of(0);
         let left = self.artifacts(0);
         // A lost conversation: report the saved messages, and that it was lost.
         let (conversation, lost) = match left.map(|left| left.conversation.clone()) {
@@ -32,29 +31,46 @@ impl RunMachine {
             None => (Conversation::new(), None),
         };
         let own = left.into_iter().flat_map(|left| left.variables.iter());
+        let history = left.map_or(&[][..], |left| &left.history);
+        let report = self.report_of(now, &conversation, own, history);
+        // The run is reported only after the end of the main thread, so the default does not occur.
+        let status = self.end_of(0).map_or(ThreadStatus::Failed, |end| end.status);
+        RunReport {
+            status: if lost.is_some() && status == ThreadStatus::Completed {
+                ThreadStatus::Failed
+            } else {
+                status
+            },
+            error: report.error.or(lost),
+            ..report
+        }
+    }
+
+    /// Returns the report with these parts of the main thread.
+    fn report_of<'a>(
+        &'a self,
+        now: Millis,
+        conversation: &Conversation,
+        variables: impl Iterator<Item = (&'a Arc<str>, &'a Arc<Value>)>,
+        history: &[NodeRecord],
+    ) -> RunReport {
+        let end = self.end_of(0);
         // Later entries replace earlier ones: a variable of the thread hides the global one of its name.
-        let variables: BTreeMap<_, _> = (self.globals.iter().chain(own))
-            .map(|(name, value)| (String::from(&**name), (**value).clone()))
-            .collect();
-        let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
+        let variables = self.globals.iter().chain(variables);
+        let variables = variables.map(|(name, value)| (String::from(&**name), (**value).clone()));
+        let mut nodes = self.nodes(0, history);
         nodes.extend(self.merged_nodes());
-        // `quiet` reports only after the end of the main thread, so the default does not occur.
-        let status = end.map_or(ThreadStatus::Failed, |end| end.status);
         let spending = self.spending();
         RunReport {
             run_id: String::from(&*self.run_id),
             thread_id: String::from(&*self.thread_id(0)),
             workflow_id: String::from(&*self.graph_of(0).workflow_id),
             session: self.session_id(),
-            status: if lost.is_some() && status == ThreadStatus::Completed {
-                ThreadStatus::Failed
-            } else {
-                status
-            },
+            status: self.status_of(0),
             output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
-            variables,
-            error: end.and_then(|end| end.error.clone()).or(lost),
-            conversation: ConversationReport::of(&conversation, self.session_id().is_some()),
+            variables: variables.collect(),
+            error: end.and_then(|end| end.error.clone()),
+            conversation: ConversationReport::of(conversation, self.session_id().is_some()),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
                 spent: spending.total,
@@ -121,6 +137,16 @@ impl RunMachine {
         (!is_answered).then_some((thread, effect, interaction))
     }
 
+    /// Returns the variables that a thread can read and their values. A variable of the thread follows the global one of its name,
+    /// which it hides.
+    pub fn variables_of(&self, thread: ThreadNo) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        let own = self
+            .live(thread)
+            .into_iter()
+            .flat_map(|machine| machine.variables().iter());
+        self.globals.iter().chain(own)
+    }
+
     /// Returns the report of the run at this time, even if it has not ended.
     pub fn report_so_far(&self, now: Millis) -> RunReport {
         let own = self.live(0);
@@ -134,41 +160,12 @@ impl RunMachine {
         // A thread that has ended has no machine any more.
         let of_thread = own.map(ThreadMachine::variables).or(left.map(|left| &left.variables));
         let of_thread = of_thread.into_iter().flat_map(Variables::iter);
-        let variables = self.globals.iter().chain(of_thread);
-        let variables = variables.map(|(name, value)| (String::from(&**name), (**value).clone()));
         let history: Vec<NodeRecord> = match (own, left) {
             (Some(machine), _) => machine.history().copied().collect(),
             (None, Some(left)) => left.history.clone(),
             (None, None) => Vec::new(),
         };
-        let mut nodes = self.nodes(0, &history);
-        nodes.extend(self.merged_nodes());
-        let end = self.end_of(0);
-        let spending = self.spending();
-        RunReport {
-            run_id: String::from(&*self.run_id),
-            thread_id: String::from(&*self.thread_id(0)),
-            workflow_id: String::from(&*self.graph_of(0).workflow_id),
-            session: self.session_id(),
-            status: self.status_of(0),
-            output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
-            variables: variables.collect(),
-            error: end.and_then(|end| end.error.clone()),
-            tokens: TokenReport {
-                context: conversation.visible_tokens(),
-                spent: spending.total,
-            },
-            usage: spending.usage,
-            budget: self.budget_report(),
-            conversation: ConversationReport::of(&conversation, self.session_id().is_some()),
-            nodes,
-            threads: self.thread_list(spending.threads),
-            firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
-            waiting_messages: self.waiting_messages().cloned().collect(),
-            repeated: self.doubts().iter().filter_map(repeated).collect(),
-            in_doubt: self.doubts().to_vec(),
-            elapsed_ms: now.saturating_sub(self.started_at),
-        }
+        self.report_of(now, &conversation, of_thread, &history)
     }
 
     fn thread_list(&self, spent: Vec<(TokenUsage, TokenUsage)>) -> ThreadList {

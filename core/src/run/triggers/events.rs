@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_definition::event_type::EventType;
-use pirn_events::event::{EventMask, RaisedEvent};
+use pirn_events::event::{EventMask, Field, RaisedEvent};
 use serde_json::{Value, json};
 
 use crate::run::ThreadNo;
@@ -87,13 +87,13 @@ impl RunMachine {
     }
 
     /// Raises an event like [`Self::emit`], with the trigger depth of its cause.
-    pub(in crate::run) fn emit_caused(
+    pub(in crate::run) fn emit_caused<F: Into<Field>>(
         &mut self,
         thread: ThreadNo,
         trigger_depth: u32,
         event_type: EventType,
         step: &mut Step<'_>,
-        fields: impl FnOnce() -> Vec<(&'static str, Value)>,
+        fields: impl FnOnce() -> Vec<(&'static str, F)>,
     ) {
         // Before `fields` is called: events without a subscriber cost one test.
         if !step.listens(event_type) {

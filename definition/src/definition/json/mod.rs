@@ -230,13 +230,18 @@ impl Tree {
     }
 }
 
+/// Escapes a name for a JSON pointer.
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// Formats steps as a JSON pointer: `/nodes/3/config`.
 pub(crate) fn pointer_of(steps: &[Step]) -> String {
     let mut pointer = String::new();
     for step in steps {
         pointer.push('/');
         match step {
-            Step::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+            Step::Key(key) => pointer.push_str(&pointer_token(key)),
             Step::Index(index) => pointer.push_str(&index.to_string()),
         }
     }

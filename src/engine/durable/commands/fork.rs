@@ -1,0 +1,170 @@
+//! Forks of stored runs: new runs that share the steps of another run up to a given step.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pirn_actors::rebuilt_run::RebuiltRun;
+use pirn_core::run::{Assignment, Message, ToSupervisor};
+use pirn_core::thread::ThreadMachine;
+use pirn_definition::definition::{VariableScope, nearest};
+use pirn_store::{Base, Commit, Content, NewRun};
+use serde_json::Value;
+
+use super::resume::ResumeBuilder;
+use crate::engine::Engine;
+use crate::engine::durable::claim::Claim;
+use crate::engine::durable::records::stored::StoredRecords;
+use crate::engine::durable::resume_error::ResumeError;
+
+/// Builder of a fork: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
+#[must_use = "the run is forked only by `make`"]
+pub struct ForkBuilder {
+    engine: Engine,
+    run_id: String,
+    step: u64,
+    assigned: Vec<(String, Value)>,
+    input: Option<Value>,
+    definition: Option<String>,
+}
+
+impl ForkBuilder {
+    pub(crate) fn new(engine: Engine, run_id: String, step: u64) -> Self {
+        Self {
+            engine,
+            run_id,
+            step,
+            assigned: Vec::new(),
+            input: None,
+            definition: None,
+        }
+    }
+
+    /// Assigns a variable of the main thread before the fork continues after the shared steps.
+    pub fn set(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.assigned.push((name.into(), value));
+        self
+    }
+
+    /// Replaces the run's input. The outcomes of the shared steps stay as recorded.
+    pub fn input(mut self, input: Value) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    /// Replaces the workflow definition by the source text of workflow files. The shared steps must be valid under this
+    /// definition.
+    pub fn definition(mut self, text: impl Into<String>) -> Self {
+        self.definition = Some(text.into());
+        self
+    }
+
+    /// Creates the run with this id. Execution starts when the returned builder is started.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the fork either exists completely in the store or not at all. Look it up by its id.
+    ///
+    /// # Errors
+    /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if an assigned
+    /// variable is unknown, or if the store fails.
+    pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
+        let durable = self.engine.durable()?;
+        let store = &durable.store;
+        let mut stored = StoredRecords::read(&durable, &self.run_id).await?;
+        if self.step > stored.run.steps {
+            return Err(ResumeError::NoSuchStep {
+                run_id: self.run_id,
+                step: self.step,
+                last: stored.run.steps,
+            });
+        }
+        let id = id.into();
+        let mut commit_contents = Vec::new();
+        // A later migration of the original run does not apply to a fork from before it.
+        let shared = stored.definition_at(self.step as usize);
+        let content = Content::new(self.definition.as_deref().unwrap_or(&shared));
+        // Changed in the copy only, so that the shared steps are rebuilt under the fork's definition and input below.
+        stored.run.definition = content.hash();
+        stored.definition = Arc::clone(content.text());
+        commit_contents.push(content);
+        if let Some(input) = self.input.take() {
+            stored.begun = stored.begun.with_input(input);
+            let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
+                run_id: self.run_id.clone(),
+                step: 0,
+                why: error.to_string(),
+            })?;
+            let content = Content::new(text);
+            stored.run.contents[0] = content.hash();
+            commit_contents.push(content);
+        }
+        // If the original run received its session's state only after the shared steps, the fork receives that state as its
+        // first input.
+        let handed = stored.inputs.iter().skip(self.step as usize);
+        let handed = handed
+            .map(|input| &input.message)
+            .find(|message| is_session_turn(message));
+        let handed = handed.cloned();
+        // The shared steps are replayed before the commit: a fork that cannot be rebuilt must not be created.
+        stored.inputs.truncate(self.step as usize);
+        let inputs = std::mem::take(&mut stored.inputs);
+        let rebuilt = stored.rebuild(&self.engine, &durable, inputs)?;
+        // Check the names before the commit too, because an assignment is executed only after it.
+        self.check_names(&rebuilt)?;
+        let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
+        // The fork starts now, and not when the original run took the shared steps: lists of runs are in the order of this time.
+        let started_at = now.max(rebuilt.at);
+        let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, started_at);
+        // The fork refers to the contents of the original. The store keeps each text once.
+        new.contents.clone_from(&stored.run.contents);
+        new.base = Some(Base {
+            run: self.run_id,
+            step: self.step,
+        });
+        // Without an owner, another process that shares the store could claim the run before it is started here.
+        new.is_carried = true;
+        let mut commit = Commit::start(id.clone(), new);
+        commit.contents = commit_contents;
+        store.commit(commit).await?;
+        // Created after the commit, which makes the claim. Dropping it releases the run if the builder is never started.
+        let claim = Claim::of_new(store, &id.as_str().into());
+        let assigned = self.assigned.into_iter().map(|(name, value)| {
+            Message::Supervisor(ToSupervisor::Assign(Box::new(Assignment {
+                thread: 0,
+                scope: VariableScope::Thread,
+                // An assignment from outside of a thread has the form of a trigger's, so it needs a name here.
+                trigger_id: "fork".into(),
+                name: name.into(),
+                value: Arc::new(value),
+                trigger_depth: 0,
+            })))
+        });
+        let inputs = handed.into_iter().chain(assigned).collect();
+        Ok(ResumeBuilder::of_fork(self.engine, id, inputs, claim))
+    }
+}
+
+impl ForkBuilder {
+    /// Checks that every assigned variable belongs to a workflow or to the main thread.
+    fn check_names(&self, rebuilt: &RebuiltRun) -> Result<(), ResumeError> {
+        let assigned = rebuilt.graphs.values().flat_map(|graph| graph.variable_names.iter());
+        let main = rebuilt.machine.live(0).map(ThreadMachine::variables);
+        let own = main
+            .into_iter()
+            .flat_map(|variables| variables.iter().map(|(name, _)| name));
+        let known: BTreeSet<&str> = assigned.chain(own).map(AsRef::as_ref).collect();
+        for (name, _) in &self.assigned {
+            if !known.contains(name.as_str()) {
+                return Err(ResumeError::NoSuchVariable {
+                    run_id: self.run_id.clone(),
+                    name: name.clone(),
+                    near: nearest(name, known.iter().copied()).map(str::to_owned),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_session_turn(message: &Message) -> bool {
+    matches!(message, Message::Supervisor(ToSupervisor::Session(_)))
+}
