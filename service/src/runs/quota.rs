@@ -167,6 +167,11 @@ impl Quotas {
         *self.limits == TenantLimits::default()
     }
 
+    /// True if the tokens of a tenant have a limit.
+    pub(crate) fn count_tokens(&self) -> bool {
+        self.limits.tokens_per_day.is_some()
+    }
+
     /// True if the usage of a tenant must be read from the store before its first start.
     pub(crate) fn is_unknown(&self, owner: &str) -> bool {
         !self.usages().contains_key(owner)
