@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::compile_context::CompileContext;
-use super::model::{NodeIx, Snippet};
+use super::model::{NodeIx, Snippet, SnippetKind};
 use super::syntax::Syntax;
 use super::text_fault::TextFault;
 use crate::definition::{
@@ -86,6 +86,14 @@ impl<'a> KnownNames<'a> {
                     .iter()
                     .filter_map(|member| nodes.fault(&text.source, member));
                 faults.extend(wrong);
+            }
+            // A script workflow has a recorded clock.
+            if free.name == "Date" && text.kind != SnippetKind::Workflow {
+                faults.extend(
+                    free.members
+                        .iter()
+                        .filter_map(|member| clock_fault(&text.source, member)),
+                );
             }
             if sources.have(&free.name) {
                 continue;
@@ -189,6 +197,17 @@ impl Sources<'_> {
             name: Some(free.name),
         }
     }
+}
+
+/// Returns the fault of `Date.now`, which throws whenever a script calls it.
+fn clock_fault(source: &str, member: &Member) -> Option<TextFault> {
+    (&source[member.at.clone()] == "now").then(|| TextFault {
+        code: FaultCode::UnknownName,
+        message: "`Date.now` does not exist in scripts, because a repeated run must have the same result".to_owned(),
+        help: Some("there is no clock here: pass the time as input".to_owned()),
+        at: Some(member.at.clone()),
+        name: Some("Date.now".to_owned()),
+    })
 }
 
 /// Returns advice for an unknown name: a replacement, the most similar known name, or how to declare it.

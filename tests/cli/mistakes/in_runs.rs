@@ -25,7 +25,7 @@ fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
         ),
         (
             "a clock",
-            with_node("CODE", &json!({"code": "return Date.now()"})),
+            with_node("CODE", &json!({"code": "return new Date()"})),
             1,
             &[
                 "SCRIPT_ERROR",
