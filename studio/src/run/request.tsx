@@ -65,6 +65,10 @@ function indexAtCursor(run: OpenRun, items: RequestItem[], calls: Map<string, Ca
   return (inNode.at(-1) ?? started.at(-1))?.at ?? 0;
 }
 
+/** The tokens of a request that equal the start of the previous one: Pirn's share of `total`, which the provider counted. */
+const stableTokens = (call: Call | undefined, total: number): number =>
+  call?.tokens ? Math.round(((call.stablePrefix ?? 0) / call.tokens) * total) : 0;
+
 function RequestLine({ item, call }: { item: RequestItem; call?: Call }) {
   const total = item.promptTokens ?? call?.tokens ?? 0;
   return (
@@ -78,7 +82,7 @@ function RequestLine({ item, call }: { item: RequestItem; call?: Call }) {
         {item.attempts > 1 && ` · ${plural(item.attempts, "attempt")}`}
         {item.finishReason && item.finishReason !== "stop" && ` · ${item.finishReason}`}
       </span>
-      <CacheBar total={total} stable={call?.stablePrefix ?? 0} cached={item.cachedTokens} />
+      <CacheBar total={total} stable={stableTokens(call, total)} cached={item.cachedTokens} />
     </span>
   );
 }
@@ -140,7 +144,7 @@ function Detail({ run, item, items, call, other }: DetailProps) {
 function Prefix({ call, detail, items, item, other }: { call?: Call; detail?: RequestDetail; items: RequestItem[]; item: RequestItem; other: string | null }) {
   const prefix = detail?.prefix;
   const total = item.promptTokens ?? call?.tokens ?? 0;
-  const stable = call?.stablePrefix ?? 0;
+  const stable = stableTokens(call, total);
   const reason = prefix?.reason ?? call?.why;
   const where = prefix?.firstDifference ? `message ${prefix.firstDifference.message}, byte ${count(prefix.firstDifference.byte)}` : call?.brokenAt !== undefined ? `message ${call.brokenAt}` : "";
   const others = items.filter((one) => one.effectId !== item.effectId);
