@@ -1,10 +1,12 @@
 //! Arguments of the benchmark programs.
 //!
-//! - no arguments: all workloads on Pirn, raw tokio and the other sides of the program; prints the table
+//! - no arguments: all workloads on Pirn, raw tokio and the other sides of the program, each in five processes
+//!   (`PIRN_BENCH_PROCESSES`); prints the table
 //! - `once WORKLOAD SIZE ROUNDS`: a workload on Pirn only, for a profiler; 0 rounds only prepares
 //! - `count WORKLOAD SIZE ROUNDS`: like `once`, on one thread under a virtual clock, for counting instructions
 //! - `local WORKLOAD SIZE ROUNDS`: like `once`, on the measuring thread
 //! - `row WORKLOAD SIZE`: the table rows of one workload
+//! - `samples WORKLOAD SIZE`: one process of a row, as JSON
 //! - `memory threads|runs COUNT`: size of a waiting thread or run in bytes
 //! - `command PIRN FOLDER`: the binary PIRN as a process: cold start, and validation of a large file
 //! - `peer`: the workloads of the peers in other languages on Pirn, as JSON lines in the peers' format
@@ -15,7 +17,7 @@
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
-use crate::{Side, Workload, command, memory, others, report};
+use crate::{Side, Workload, command, memory, others, processes, report};
 
 /// Executes the command line. `beside` are sides other than Pirn and raw tokio.
 ///
@@ -28,7 +30,13 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut out = std::io::stdout();
     match words[..] {
-        [] => runtime.block_on(async { tokio::spawn(report::run(Workload::ALL.to_vec(), beside)).await? }),
+        [] => report::run(Workload::ALL.to_vec()),
+        ["samples", workload, size] => {
+            let workload = named(workload, number(size)?)?;
+            let rows = runtime
+                .block_on(async { tokio::spawn(async move { report::samples(workload, &beside).await }).await? })?;
+            writeln!(out, "{}", processes::rows_to_json(&rows))
+        }
         ["once", workload, size, rounds] => {
             let workload = named(workload, number(size)?)?;
             let rounds = number(rounds)?;
@@ -53,10 +61,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             let times: Vec<f64> = samples.into_iter().flatten().flatten().map(|(_, us)| us).collect();
             writeln!(out, "{times:.1?}")
         }
-        ["row", workload, size] => {
-            let workload = named(workload, number(size)?)?;
-            runtime.block_on(async { tokio::spawn(report::run(vec![workload], beside)).await? })
-        }
+        ["row", workload, size] => report::run(vec![named(workload, number(size)?)?]),
         ["memory", "threads", count] => {
             let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
             writeln!(
@@ -90,7 +95,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, others FILE, \
+            "once|count|local WORKLOAD SIZE ROUNDS, row|samples WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, others FILE, \
              or nothing",
         )),
     }

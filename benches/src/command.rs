@@ -64,9 +64,5 @@ fn often(name: &str, pirn: &Path, words: &[&str]) -> std::io::Result<Times> {
             us.push(start.elapsed().as_secs_f64() * 1e6);
         }
     }
-    us.sort_by(f64::total_cmp);
-    Ok(Times {
-        side: name.to_owned(),
-        us,
-    })
+    Ok(Times::of(name, us))
 }

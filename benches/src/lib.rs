@@ -8,6 +8,7 @@ pub mod limit;
 pub mod memory;
 pub mod others;
 pub mod picture;
+pub mod processes;
 pub mod report;
 pub mod sides;
 pub mod table;

@@ -1,17 +1,17 @@
 //! Limits of Pirn's times, and checks of them.
 
-use crate::compare::{Row, Times};
+use crate::processes::Measured;
 use crate::sides;
 use crate::workload::Workload;
 
-/// Maximum time of a side.
+/// Maximum time of a side. A multiple is the median of the processes' ratios, each by the fastest rounds of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// Time of graph-flow, by the fastest round.
+    /// Time of graph-flow.
     GraphFlow,
-    /// Multiple of the time of raw tokio, by the fastest round.
+    /// Multiple of the time of raw tokio.
     TimesRaw(f64),
-    /// Multiple of Pirn's time without a subscriber, by the fastest round.
+    /// Multiple of Pirn's time without a subscriber.
     TimesUnheard(f64),
     /// Microseconds, by the median.
     Us(f64),
@@ -41,16 +41,15 @@ impl Limit {
         }
     }
 
-    /// Returns whether `times` is within the limit; none if the reference side was not measured.
-    pub fn is_kept(self, row: &Row, times: &Times) -> Option<bool> {
-        let side = |name: &str| row.times.iter().find(|times| times.side.starts_with(name));
-        let most = match self {
-            Self::GraphFlow => side("graph-flow")?.min(),
-            Self::TimesRaw(most) => most * row.times.first()?.min(),
-            Self::TimesUnheard(most) => most * side(sides::PIRN)?.min(),
-            Self::Us(us) => return Some(times.median() <= us),
+    /// Returns whether the median ratio of a side is within the limit; none if the reference side was not measured.
+    pub fn is_kept(self, measured: &Measured, side: &str) -> Option<bool> {
+        let (ratios, most) = match self {
+            Self::GraphFlow => (measured.ratios(side, "graph-flow")?, 1.0),
+            Self::TimesRaw(most) => (measured.ratios_to_raw(side)?, most),
+            Self::TimesUnheard(most) => (measured.ratios(side, sides::PIRN)?, most),
+            Self::Us(us) => return Some(measured.median(side) <= us),
         };
-        Some(times.min() <= most)
+        Some(ratios.median <= most)
     }
 }
 
@@ -68,47 +67,72 @@ impl std::fmt::Display for Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{Row, Times};
 
-    fn row(workload: Workload, us: [f64; 4]) -> Row {
+    fn measured(workload: Workload, us: &[f64]) -> Measured {
         let names = ["raw tokio", sides::PIRN, sides::HEARD, "graph-flow 0.8.1"];
-        let times = names.iter().zip(us).map(|(side, us)| Times {
-            side: (*side).to_owned(),
-            us: vec![us],
-        });
-        Row {
+        let times = names.iter().zip(us).map(|(side, us)| Times::of(side, vec![*us]));
+        let row = Row {
             workload,
-            part: "",
+            part: String::new(),
             times: times.collect(),
-        }
+        };
+        Measured { rows: vec![row] }
     }
 
-    fn kept(workload: Workload, us: [f64; 4], place: usize) -> Vec<Option<bool>> {
-        let row = row(workload, us);
-        let times = &row.times[place];
-        let limits = Limit::of(workload, "", &times.side).iter();
-        limits.map(|limit| limit.is_kept(&row, times)).collect()
+    fn kept(workload: Workload, us: [f64; 4], side: &str) -> Vec<Option<bool>> {
+        let measured = measured(workload, &us);
+        let limits = Limit::of(workload, "", side).iter();
+        limits.map(|limit| limit.is_kept(&measured, side)).collect()
     }
 
     #[test]
     fn a_time_equal_to_the_limit_passes() {
         let fork = Workload::Fork(100);
-        assert_eq!(kept(fork, [10.0, 33.0, 0.0, 33.0], 1), [Some(true), Some(true)]);
-        assert_eq!(kept(fork, [10.0, 33.1, 0.0, 40.0], 1), [Some(false), Some(true)]);
-        assert_eq!(kept(fork, [10.0, 30.0, 0.0, 29.0], 1), [Some(true), Some(false)]);
+        assert_eq!(
+            kept(fork, [10.0, 33.0, 0.0, 33.0], sides::PIRN),
+            [Some(true), Some(true)]
+        );
+        assert_eq!(
+            kept(fork, [10.0, 33.1, 0.0, 40.0], sides::PIRN),
+            [Some(false), Some(true)]
+        );
+        assert_eq!(
+            kept(fork, [10.0, 30.0, 0.0, 29.0], sides::PIRN),
+            [Some(true), Some(false)]
+        );
     }
 
     #[test]
     fn a_subscriber_is_compared_with_no_subscriber() {
         let chain = Workload::Chain(1_000);
-        assert_eq!(kept(chain, [1.0, 10.0, 30.0, 9.0], 2), [Some(true)]);
-        assert_eq!(kept(chain, [1.0, 10.0, 30.1, 99.0], 2), [Some(false)]);
+        assert_eq!(kept(chain, [1.0, 10.0, 30.0, 9.0], sides::HEARD), [Some(true)]);
+        assert_eq!(kept(chain, [1.0, 10.0, 30.1, 99.0], sides::HEARD), [Some(false)]);
     }
 
     #[test]
     fn without_graph_flow_times_its_limit_is_not_checked() {
         let chain = Workload::Chain(1_000);
-        let mut row = row(chain, [1.0, 2.0, 3.0, 4.0]);
-        row.times.truncate(2);
-        assert_eq!(Limit::GraphFlow.is_kept(&row, &row.times[1]), None);
+        assert_eq!(
+            Limit::GraphFlow.is_kept(&measured(chain, &[1.0, 2.0]), sides::PIRN),
+            None
+        );
+    }
+
+    #[test]
+    fn the_median_of_the_processes_decides() {
+        let fork = Workload::Fork(100);
+        let row = |pirn: f64| measured(fork, &[1.0, pirn]).rows.remove(0);
+        let of = |ratios: [f64; 3]| Measured {
+            rows: ratios.map(row).to_vec(),
+        };
+        assert_eq!(
+            Limit::TimesRaw(3.3).is_kept(&of([3.0, 9.0, 3.3]), sides::PIRN),
+            Some(true)
+        );
+        assert_eq!(
+            Limit::TimesRaw(3.3).is_kept(&of([1.0, 3.4, 3.4]), sides::PIRN),
+            Some(false)
+        );
     }
 }

@@ -2,31 +2,30 @@
 
 use std::fmt::Write as _;
 
-use crate::compare::{Row, Times};
 use crate::limit::Limit;
+use crate::processes::Measured;
 
 const LEFT: f64 = 270.0;
 const WIDTH: f64 = 420.0;
 const BAR: f64 = 13.0;
 const COLOURS: [&str; 5] = ["#9aa0a6", "#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e"];
 
-/// Returns an SVG of the ratios by the fastest round.
-pub fn svg(rows: &[Row]) -> String {
+/// Returns an SVG of the median ratios.
+pub fn svg(rows: &[Measured]) -> String {
     let mut sides: Vec<&str> = Vec::new();
-    for times in rows.iter().flat_map(|row| &row.times) {
-        if !sides.contains(&times.side.as_str()) {
-            sides.push(&times.side);
+    for side in rows.iter().flat_map(Measured::sides) {
+        if !sides.contains(&side) {
+            sides.push(side);
         }
     }
-    let ratios = rows
-        .iter()
-        .flat_map(|row| row.times.iter().map(|times| ratio(row, times)));
+    let ratios = rows.iter().flat_map(|row| row.sides().map(|side| ratio(row, side)));
     let widest = ratios.fold(10.0, f64::max).log10();
     let mut body = String::new();
     let mut y = 54.0;
     for row in rows {
         let label = row.label();
-        let middle = y + BAR * row.times.len() as f64 / 2.0 + 4.0;
+        let height = BAR * row.sides().count() as f64;
+        let middle = y + height / 2.0 + 4.0;
         push(
             &mut body,
             format_args!(
@@ -35,10 +34,10 @@ pub fn svg(rows: &[Row]) -> String {
                 label
             ),
         );
-        for times in &row.times {
-            let ratio = ratio(row, times);
+        for of in row.sides() {
+            let ratio = ratio(row, of);
             let length = length_of(ratio, widest);
-            let colour = sides.iter().position(|side| *side == times.side).unwrap_or(0) % COLOURS.len();
+            let colour = sides.iter().position(|side| *side == of).unwrap_or(0) % COLOURS.len();
             push(
                 &mut body,
                 format_args!(
@@ -57,7 +56,7 @@ pub fn svg(rows: &[Row]) -> String {
                 &mut body,
                 format_args!(
                     "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"#c92a2a\" stroke-width=\"2\"/>",
-                    y - BAR * row.times.len() as f64 - 2.0,
+                    y - height - 2.0,
                     y,
                 ),
             );
@@ -79,7 +78,7 @@ pub fn svg(rows: &[Row]) -> String {
     push(
         &mut legend,
         format_args!(
-            "<text x=\"10\" y=\"40\" fill=\"#495057\">times raw tokio by the fastest round, logarithmic; red: the most that Pirn may take</text>"
+            "<text x=\"10\" y=\"40\" fill=\"#495057\">times raw tokio, the median of several processes, logarithmic; red: the most that Pirn may take</text>"
         ),
     );
     format!(
@@ -94,8 +93,8 @@ fn length_of(ratio: f64, widest: f64) -> f64 {
 }
 
 /// Returns the limit of Pirn, if it is a multiple of raw tokio.
-fn times_raw(row: &Row) -> Option<f64> {
-    Limit::of(row.workload, row.part, crate::sides::LOCAL)
+fn times_raw(row: &Measured) -> Option<f64> {
+    Limit::of(row.workload(), row.part(), crate::sides::LOCAL)
         .iter()
         .find_map(|limit| match limit {
             Limit::TimesRaw(times) => Some(*times),
@@ -103,8 +102,8 @@ fn times_raw(row: &Row) -> Option<f64> {
         })
 }
 
-fn ratio(row: &Row, times: &Times) -> f64 {
-    row.times.first().map_or(f64::NAN, |raw| times.min() / raw.min())
+fn ratio(row: &Measured, side: &str) -> f64 {
+    row.ratios_to_raw(side).map_or(f64::NAN, |ratios| ratios.median)
 }
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

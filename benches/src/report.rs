@@ -2,33 +2,40 @@
 
 use std::io::Write as _;
 
+use crate::compare::Row;
 use crate::sides::{Spin, local, pirn, raw};
-use crate::{Side, Workload, compare, picture, table};
+use crate::{Side, Workload, compare, picture, processes, table};
 
-/// Measures Pirn, raw tokio and `others` on `workloads`.
+/// Measures `workloads` in several processes of this program, and prints the table.
 ///
 /// # Errors
-/// Fails if the results cannot be written.
-pub async fn run(workloads: Vec<Workload>, others: Vec<Side>) -> std::io::Result<()> {
-    let needs_spin = workloads.iter().any(|workload| matches!(workload, Workload::Cpu(_)));
-    let spin = if needs_spin { Spin::calibrated() } else { Spin::none() };
-    let mut rows = Vec::new();
-    let others = &others;
+/// Fails if a process fails, or the results cannot be written.
+pub fn run(workloads: Vec<Workload>) -> std::io::Result<()> {
+    let mut all = Vec::new();
     for workload in workloads {
-        // A separate engine for each workload, so that 100,000 triggers do not slow a chain down.
-        let sides = [raw::side(workload, spin), pirn::side(&[workload], spin, false)];
-        let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
-        let heard = heard.then(|| pirn::side(&[workload], spin, true));
-        let local = local::side(workload)?;
-        let sides: Vec<&Side> = sides.iter().chain(&heard).chain([&local]).chain(others).collect();
-        rows.extend(compare::measure(workload, &sides).await);
-        let mut err = std::io::stderr().lock();
-        writeln!(err, "{}", workload.label())?;
+        all.extend(processes::measure(workload)?);
+        writeln!(std::io::stderr(), "{}", workload.label())?;
     }
-    let mut out = std::io::stdout().lock();
-    write!(out, "{}", table::markdown(&rows))?;
+    write!(std::io::stdout(), "{}", table::markdown(&all))?;
     if let Some(file) = std::env::var_os("PIRN_BENCH_PICTURE") {
-        std::fs::write(file, picture::svg(&rows))?;
+        std::fs::write(file, picture::svg(&all))?;
     }
     Ok(())
+}
+
+/// Measures Pirn, raw tokio and `others` on a workload in this process.
+///
+/// # Errors
+/// Fails if a local engine cannot be built.
+pub async fn samples(workload: Workload, others: &[Side]) -> std::io::Result<Vec<Row>> {
+    let spin = match workload {
+        Workload::Cpu(_) => Spin::calibrated(),
+        _ => Spin::none(),
+    };
+    let sides = [raw::side(workload, spin), pirn::side(&[workload], spin, false)];
+    let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
+    let heard = heard.then(|| pirn::side(&[workload], spin, true));
+    let local = local::side(workload)?;
+    let sides: Vec<&Side> = sides.iter().chain(&heard).chain([&local]).chain(others).collect();
+    Ok(compare::measure(workload, &sides, workload.rounds()).await)
 }

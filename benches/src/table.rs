@@ -2,39 +2,40 @@
 
 use std::fmt::Write as _;
 
-use crate::compare::{Row, Times};
 use crate::limit::Limit;
+use crate::processes::Measured;
 
-/// Formats min, median and max of every side, and their ratios to the first side by the fastest and by the median round.
-pub fn markdown(rows: &[Row]) -> String {
+/// Formats the median time of every side, and its ratios to the first side: the median of the processes, the smallest and the
+/// largest.
+pub fn markdown(all: &[Measured]) -> String {
     let mut text = String::from(
-        "| workload | side | min us | median us | max us | x raw, by min | x raw, by median | at most |\n|---|---|---:|---:|---:|---:|---:|---|\n",
+        "| workload | side | median us | x raw | x raw, of all processes | at most |\n|---|---|---:|---:|---:|---|\n",
     );
-    for row in rows {
-        let Some(raw) = row.times.first() else { continue };
-        for times in &row.times {
-            let limit = limits(row, times);
+    for measured in all {
+        for side in measured.sides() {
+            let Some(ratios) = measured.ratios_to_raw(side) else {
+                continue;
+            };
             // Writing to a `String` cannot fail.
             let _: std::fmt::Result = writeln!(
                 text,
-                "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {:.2} | {limit} |",
-                row.label(),
-                times.side,
-                times.min(),
-                times.median(),
-                times.max(),
-                ratio(times, raw, Times::min),
-                ratio(times, raw, Times::median),
+                "| {} | {side} | {:.1} | {:.2} | {:.2} to {:.2} | {} |",
+                measured.label(),
+                measured.median(side),
+                ratios.median,
+                ratios.low,
+                ratios.high,
+                limits(measured, side),
             );
         }
     }
     text
 }
 
-fn limits(row: &Row, times: &Times) -> String {
-    let limits = Limit::of(row.workload, row.part, &times.side).iter();
+fn limits(measured: &Measured, side: &str) -> String {
+    let limits = Limit::of(measured.workload(), measured.part(), side).iter();
     let words = limits.filter_map(|limit| {
-        let verdict = if limit.is_kept(row, times)? {
+        let verdict = if limit.is_kept(measured, side)? {
             "met"
         } else {
             "**missed**"
@@ -42,8 +43,4 @@ fn limits(row: &Row, times: &Times) -> String {
         Some(format!("{limit}: {verdict}"))
     });
     words.collect::<Vec<_>>().join("; ")
-}
-
-fn ratio(times: &Times, raw: &Times, which: impl Fn(&Times) -> f64) -> f64 {
-    which(times) / which(raw)
 }

@@ -65,14 +65,29 @@ impl Workload {
         }
     }
 
-    /// Returns the number of measured rounds.
+    /// Returns the workload as arguments of the command line: name and size.
+    pub fn words(self) -> (&'static str, usize) {
+        match self {
+            Self::Chain(size) => ("chain", size),
+            Self::Fork(size) => ("fork", size),
+            Self::Map(size) => ("map", size),
+            Self::Any(size) => ("any", size),
+            Self::Talk(size) => ("talk", size),
+            Self::History(size) => ("history", size),
+            Self::Events(size) => ("events", size),
+            Self::Cpu(size) => ("cpu", size),
+            Self::Runs(size) => ("runs", size),
+        }
+    }
+
+    /// Returns the number of rounds that one process measures.
     pub fn rounds(self) -> usize {
         match self {
-            Self::Chain(_) | Self::Fork(8..=1_000) => 101,
-            Self::Talk(_) | Self::History(_) | Self::Any(_) => 51,
-            Self::Fork(_) | Self::Map(_) => 21,
-            Self::Events(_) | Self::Cpu(_) | Self::Runs(..=10_000) => 11,
-            Self::Runs(_) => 5,
+            Self::Chain(_) | Self::Fork(8..=1_000) => 31,
+            Self::Talk(_) | Self::History(_) | Self::Any(_) => 15,
+            Self::Fork(_) | Self::Map(_) => 7,
+            Self::Events(_) | Self::Cpu(_) | Self::Runs(..=10_000) => 5,
+            Self::Runs(_) => 3,
         }
     }
 }

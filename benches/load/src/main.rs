@@ -3,9 +3,13 @@
 //! `pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS`: `CLIENTS` concurrent clients start runs of the workflow
 //! `echo` and wait for their ends, until `RUNS` have ended or `SECONDS` are over. During the load, `READERS` clients read the
 //! events of one run of the workflow `gated` (Pirn only). `PID` is the server's process, for measuring its memory.
-//! Prints a row of a Markdown table. Exits with 1 if any answer or stream was wrong.
+//! Prints a row of a Markdown table.
+//!
+//! `pirn-bench-load turns URL PID TURNS` sends messages to one session of the workflow `chat`; `pirn-bench-load waiting URL PID RUNS`
+//! executes small runs beside up to `RUNS` runs that wait. Each prints a table. All exit with 1 if any answer or stream was wrong.
 #![allow(clippy::disallowed_methods)] // a benchmark measures real time
 
+mod growth;
 mod readers;
 mod runs;
 mod server;
@@ -21,8 +25,21 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Runtime::new()?;
+    if let [what @ ("turns" | "waiting"), url, pid, count] = words[..] {
+        let (server, pid, count) = (Server::new("pirn", url)?, pid.parse()?, count.parse()?);
+        let table = match what {
+            "turns" => runtime.block_on(growth::turns(&server, count, pid))?,
+            _ => runtime.block_on(growth::waiting(&server, count, pid))?,
+        };
+        write!(std::io::stdout(), "{table}")?;
+        return Ok(());
+    }
     let [kind, url, pid, runs, seconds, clients, readers] = words[..] else {
-        return Err("pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS".into());
+        return Err(
+            "pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS, or turns|waiting URL PID COUNT"
+                .into(),
+        );
     };
     let server = Server::new(kind, url)?;
     let load = runs::Load {
@@ -31,7 +48,6 @@ fn main() -> Result<(), Failure> {
         clients: clients.parse()?,
     };
     let readers: usize = readers.parse()?;
-    let runtime = tokio::runtime::Runtime::new()?;
     let row = runtime.block_on(measure(&server, &load, readers, pid.parse()?))?;
     writeln!(std::io::stdout(), "{row}")?;
     Ok(())
