@@ -263,28 +263,17 @@ impl SummaryPlan {
     }
 }
 
-/// Returns the ids of the summarized messages, including those of earlier summaries. A message without an id is identified by batch
-/// and position, such as `0:3`. `rollbackToBatch` with `batch` makes the messages visible again.
+/// Returns the ids of the summarized messages, and their number with those that earlier summaries among them replaced. A message
+/// without an id is identified by batch and position, such as `0:3`. `rollbackToBatch` with `batch` makes the messages visible again.
 fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let batch = plan.context.mark_map.current_batch;
     let mut ids = Vec::new();
     let mut count = 0_u64;
     let all = plan.to_summarize.iter().zip(&plan.places).zip(stays);
     for (message, place) in all.filter(|(_, stays)| !**stays).map(|(message, _)| message) {
-        if let Some(earlier) = summary_of(message) {
-            // The ids of the summarized messages and not of the summary, so that a chain of summaries names all originals.
-            ids.extend(
-                earlier
-                    .get("ids")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                    .cloned(),
-            );
-            count = count.saturating_add(replaced(earlier));
-            continue;
-        }
-        count = count.saturating_add(1);
+        count = count.saturating_add(summary_of(message).map_or(1, replaced));
+        // The id of an earlier summary and not the ids in it: with those, the summaries of a long conversation would have a size
+        // that is quadratic in the number of its messages.
         ids.push(json!(id_of(message, batch, *place)));
     }
     let mut summary = json!({"ids": ids, "count": count, "batch": batch});

@@ -163,7 +163,7 @@ fn a_summary_records_the_messages_it_replaces_and_includes_the_earlier_summary()
     );
     assert_eq!(
         stands_for(&second),
-        json!({"ids": ["0:1", "0:2", "1:2", "1:3"], "count": 4, "batch": 1})
+        json!({"ids": ["1:1", "1:2", "1:3"], "count": 4, "batch": 1})
     );
 
     let mut third = context(&[], "summarize", &json!({"keepRecent": 2}));
