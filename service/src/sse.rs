@@ -26,11 +26,17 @@ pub(super) const COMMENT: &[u8] = b":\n\n";
 pub(super) struct Frames {
     ready: VecDeque<Bytes>,
     own: Vec<u8>,
+    /// Bytes that were taken since the other tasks of the thread had a turn.
+    taken: usize,
 }
 
 impl Frames {
     /// Pieces shorter than this are copied: a connection accepts a limited number of pieces per write.
     const COPIED: usize = 1 << 10;
+
+    /// Bytes after which the other tasks of the thread get a turn. A connection would otherwise fill its socket's buffer, which may
+    /// have several MiB, and a request would wait for all connections that are ready.
+    const TURN: usize = 64 << 10;
 
     pub(super) fn write(&mut self, text: &[u8]) {
         self.own.extend_from_slice(text);
@@ -55,12 +61,17 @@ impl Frames {
     }
 
     /// Returns the next piece to send: a connection buffers one or two of them.
-    pub(super) fn next(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
         self.finish();
         let mut piece = self.ready.pop_front()?;
         if piece.len() > MOST {
             let rest = piece.split_off(MOST);
             self.ready.push_front(rest);
+        }
+        self.taken += piece.len();
+        if self.taken >= Self::TURN {
+            self.taken = 0;
+            tokio::task::yield_now().await;
         }
         Some(piece)
     }
@@ -118,7 +129,7 @@ pub(super) fn response(feed: Feed, wire: impl EventEncoder, guard: impl OnStream
         state,
         async |(mut feed, mut wire, mut guard, mut pauses, mut frames)| {
             loop {
-                if let Some(chunk) = frames.next() {
+                if let Some(chunk) = frames.next().await {
                     return Some((chunk, (feed, wire, guard, pauses, frames)));
                 }
                 let next = if pauses { Vec::new() } else { feed.next().await };
@@ -156,7 +167,7 @@ pub(super) fn pages(pages: impl Pages) -> Response {
     let chunks = stream::unfold(Some((pages, Frames::default())), async |state| {
         let (mut pages, mut frames) = state?;
         loop {
-            if let Some(chunk) = frames.next() {
+            if let Some(chunk) = frames.next().await {
                 return Some((Ok(chunk), Some((pages, frames))));
             }
             match pages.next().await {
@@ -175,7 +186,7 @@ pub(super) fn sent_with(text: &Bytes, sends: MemoryReservation) -> Body {
     let mut frames = Frames::default();
     frames.share(text);
     let pieces = stream::unfold((frames, sends), async |(mut frames, sends)| {
-        Some((Ok::<_, Infallible>(frames.next()?), (frames, sends)))
+        Some((Ok::<_, Infallible>(frames.next().await?), (frames, sends)))
     });
     Body::from_stream(pieces)
 }
@@ -235,4 +246,37 @@ pub(super) fn all(out: &mut Frames, events: &[Value], id: Position) {
 /// Writes an event without a name and an id.
 pub(super) fn data(out: &mut Frames, json: &Value) {
     frame(out, None, None, json.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_with_much_to_send_gives_other_tasks_their_turns() {
+        let mut frames = Frames::default();
+        frames.share(&Bytes::from(vec![b'x'; 16 << 20]));
+        let (turns, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let other = tokio::spawn({
+            let (turns, is_over) = (Arc::clone(&turns), Arc::clone(&is_over));
+            async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let mut sent = 0;
+        // The receiver never waits, as a socket with free memory does not.
+        while let Some(piece) = frames.next().await {
+            sent += piece.len();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        other.await.expect("ends");
+        assert_eq!(sent, 16 << 20);
+        assert!(turns.load(Ordering::Relaxed) >= 200, "{turns:?} turns");
+    }
 }

@@ -157,7 +157,7 @@ mod tests {
         }
         let mut page = reader.next().await.expect("memory").expect("a page");
         let mut text = Vec::new();
-        while let Some(piece) = page.next() {
+        while let Some(piece) = page.next().await {
             text.extend_from_slice(&piece);
         }
         let text = String::from_utf8(text).expect("UTF-8");
