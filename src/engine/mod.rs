@@ -419,6 +419,15 @@ impl Engine {
         self.runtime.names().models.now().usage()
     }
 
+    /// Returns the profile that a model call of this engine's workflows uses. `None` selects the default profile, as a call without
+    /// `profileId` does; so does an unknown id.
+    pub fn profile(&self, id: Option<&str>) -> Arc<Profile> {
+        let models = &self.shared.ports().models;
+        // A file may define profiles of its own, which have precedence.
+        let of_files = models.of_run(&self.shared.all_graphs());
+        of_files.as_ref().unwrap_or(models).choose(id).0
+    }
+
     /// Returns the run of this id, if this engine executes it.
     pub fn find(&self, run_id: &str) -> Option<RunHandle> {
         self.shared.find(run_id).map(|started| self.handle(started))

@@ -15,6 +15,11 @@ pub const CHAT: &str = "chat";
 /// A tool call.
 pub const EXECUTE_TOOL: &str = "execute_tool";
 
+/// The provider of the model, by the conventions' name if they have one.
+pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
+/// The model's name in the request.
+pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+
 /// The workflow's id.
 pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 /// The tool's name.
@@ -48,5 +53,7 @@ pub const NODE_ID: &str = "pirn.node.id";
 pub const PATH_ID: &str = "pirn.path.id";
 /// A JOIN's strategy.
 pub const JOIN_STRATEGY: &str = "pirn.join.strategy";
+/// The id of the profile that a request names.
+pub const PROFILE_ID: &str = "pirn.profile.id";
 /// Tokens of a request as Pirn counted them before it was sent.
 pub const REQUEST_TOKENS: &str = "pirn.request.tokens";

@@ -19,8 +19,18 @@ use super::names;
 /// Maximum number of runs with open spans; beyond it, the spans of one run are dropped.
 const MAX_RUNS: usize = 100_000;
 
+/// Model that a profile selects.
+pub(super) struct CalledModel {
+    pub(super) provider: String,
+    pub(super) model: Option<String>,
+}
+
+/// Returns the model of a profile; `None` if the engine has stopped. No id selects the default profile.
+pub(super) type ModelLookup = Box<dyn Fn(Option<&str>) -> Option<CalledModel> + Send>;
+
 /// The open spans of all runs in progress.
 pub(super) struct Spans {
+    models: ModelLookup,
     runs: BTreeMap<Arc<str>, Run>,
     scope: InstrumentationScope,
     has_contents: bool,
@@ -83,12 +93,13 @@ struct Shape<'a> {
 }
 
 impl Spans {
-    pub(super) fn new(has_contents: bool) -> Self {
+    pub(super) fn new(has_contents: bool, models: ModelLookup) -> Self {
         let scope = InstrumentationScope::builder(names::SCOPE)
             .with_version(env!("CARGO_PKG_VERSION"))
             .with_schema_url(names::SCHEMA_URL)
             .build();
         Self {
+            models,
             runs: BTreeMap::new(),
             scope,
             has_contents,
@@ -206,9 +217,10 @@ impl Spans {
                 let before = thread.chat.take();
                 let is_first = before.is_none();
                 shapes.extend(before.map(|chat| chat.shape(event, None, None)));
+                let profile_id = data.get("profileId").and_then(Value::as_str);
                 let tokens = data.get("tokensUsed").and_then(Value::as_i64).unwrap_or_default();
                 thread.chat = Some(Chat {
-                    request: open(vec![KeyValue::new(names::REQUEST_TOKENS, tokens)]),
+                    request: open(attributes_of(profile_id, (self.models)(profile_id).as_ref(), tokens)),
                     ended: None,
                     is_first,
                 });
@@ -437,7 +449,15 @@ impl Wait {
 impl Chat {
     fn shape<'a>(self, event: &Event, usage: Option<&Value>, error: Option<&'a Value>) -> Shape<'a> {
         let ended = self.ended.unwrap_or(event.timestamp);
-        let mut shape: Shape<'a> = self.request.shape(event, "chat", names::CHAT.into(), SpanKind::Client);
+        let attributes = &self.request.attributes;
+        let model = attributes
+            .iter()
+            .find(|attribute| attribute.key.as_str() == names::REQUEST_MODEL);
+        let name = model.map_or_else(
+            || names::CHAT.to_owned(),
+            |model| format!("{} {}", names::CHAT, model.value),
+        );
+        let mut shape: Shape<'a> = self.request.shape(event, "chat", name.into(), SpanKind::Client);
         shape.ended = ended;
         shape.error = error;
         shape.attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
@@ -460,6 +480,22 @@ impl Chat {
         }
         shape
     }
+}
+
+/// Returns the attributes of a model request that are known when it is sent.
+fn attributes_of(profile_id: Option<&str>, called: Option<&CalledModel>, tokens: i64) -> Vec<KeyValue> {
+    let mut attributes = vec![KeyValue::new(names::REQUEST_TOKENS, tokens)];
+    attributes.extend(profile_id.map(|id| KeyValue::new(names::PROFILE_ID, id.to_owned())));
+    if let Some(CalledModel { provider, model }) = called {
+        // The conventions name this provider otherwise.
+        let provider = if provider == "gemini" { "gcp.gemini" } else { provider };
+        attributes.push(KeyValue::new(names::PROVIDER_NAME, provider.to_owned()));
+        let model = model
+            .iter()
+            .map(|model| KeyValue::new(names::REQUEST_MODEL, model.clone()));
+        attributes.extend(model);
+    }
+    attributes
 }
 
 fn thread_span(run_id: &str, thread_id: &str) -> SpanId {

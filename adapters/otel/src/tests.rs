@@ -12,7 +12,7 @@ use pirn_definition::event_type::EventType;
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::spans::Spans;
+use super::spans::{CalledModel, ModelLookup, Spans};
 use super::{Telemetry, TelemetryOptions, names};
 
 const WORKFLOWS: &str = r#"{"workflows": [
@@ -64,7 +64,13 @@ fn events(workflow: &str) -> Vec<Event> {
 }
 
 fn spans(events: &[Event], has_contents: bool) -> Vec<SpanData> {
-    let mut spans = Spans::new(has_contents);
+    let models: ModelLookup = Box::new(|profile_id| {
+        Some(CalledModel {
+            provider: "gemini".to_owned(),
+            model: Some(profile_id.unwrap_or("default").to_owned()),
+        })
+    });
+    let mut spans = Spans::new(has_contents, models);
     let types = Spans::types();
     let heard = events.iter().filter(|event| types.contains(&event.raised.event_type));
     heard.flat_map(|event| spans.observe(event)).collect()
@@ -106,8 +112,13 @@ fn a_run_is_one_trace_with_branch_spans_linked_by_the_join() {
         .map(|link| link.span_context.span_id())
         .collect();
     assert_eq!(links, [id("branch a"), id("branch b")]);
-    let chats: Vec<&SpanData> = spans.iter().filter(|span| span.name == "chat").collect();
+    let chats: Vec<&SpanData> = spans.iter().filter(|span| span.name == "chat bot").collect();
     assert_eq!(chats.len(), 2);
+    let chat = attributes(chats[0]);
+    assert_eq!(
+        (chat[names::PROVIDER_NAME].as_str(), chat[names::REQUEST_MODEL].as_str()),
+        ("gcp.gemini", "bot")
+    );
     assert!(
         chats
             .iter()
@@ -225,7 +236,7 @@ fn the_span_of_a_cancelled_wait_ends_with_its_thread() {
 #[test]
 fn a_failed_span_has_the_error_code() {
     let spans = spans(&events("broken"), false);
-    for name in ["invoke_workflow broken", "chat"] {
+    for name in ["invoke_workflow broken", "chat none"] {
         let span = named(&spans, name);
         assert!(matches!(span.status, Status::Error { .. }), "{name}");
         let code = span

@@ -32,18 +32,14 @@ impl RunMachine {
         };
         let own = left.into_iter().flat_map(|left| left.variables.iter());
         let history = left.map_or(&[][..], |left| &left.history);
-        let report = self.report_of(now, &conversation, own, history);
+        let mut report = self.report_of(now, &conversation, own, history);
         // The run is reported only after the end of the main thread, so the default does not occur.
-        let status = self.end_of(0).map_or(ThreadStatus::Failed, |end| end.status);
-        RunReport {
-            status: if lost.is_some() && status == ThreadStatus::Completed {
-                ThreadStatus::Failed
-            } else {
-                status
-            },
-            error: report.error.or(lost),
-            ..report
+        report.status = self.end_of(0).map_or(ThreadStatus::Failed, |end| end.status);
+        if lost.is_some() && report.status == ThreadStatus::Completed {
+            report.status = ThreadStatus::Failed;
         }
+        report.error = report.error.or(lost);
+        report
     }
 
     /// Returns the report with these parts of the main thread.

@@ -340,7 +340,7 @@ impl<'t> ConversationTurn<'t, '_> {
         if listens || self.watches_cache() {
             let prefix = self.compare(&request, opening(asked_by, parts.tool_tokens), recheck);
             if listens {
-                events.push(self.prepared(&request, prefix));
+                events.push(self.prepared(&request, prefix, asked_by.1));
             }
         } else if let Some(requests) = &mut self.own.requests {
             // Without a subscriber this request is not recorded. A comparison with an older one would be wrong.
@@ -434,10 +434,11 @@ impl<'t> ConversationTurn<'t, '_> {
     }
 
     /// Builds the REQUEST_PREPARED event.
-    fn prepared(&self, request: &PreparedRequest, prefix: Prefix) -> RaisedEvent {
+    fn prepared(&self, request: &PreparedRequest, prefix: Prefix, profile_id: Option<&Arc<str>>) -> RaisedEvent {
         let mut event = RaisedEvent::new(
             EventType::RequestPrepared,
             [
+                ("profileId", json!(profile_id)),
                 ("tokensUsed", json!(request.tokens())),
                 ("tokenLimit", json!(self.own.machine.token_limit().tokens)),
                 ("messages", json!(request.len())),
