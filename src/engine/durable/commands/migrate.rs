@@ -167,7 +167,7 @@ impl Trace {
         let replayed = engine
             .shared()
             .replay_seen(begun, stored.inputs.clone(), graphs, &mut |machine, seen| {
-                trace.saw(machine, &seen)
+                trace.saw(machine, &seen);
             });
         // An error of the replay is not reported: the trace then lacks the remaining entries, which the comparison finds.
         drop(replayed);
