@@ -69,11 +69,11 @@ impl Times {
     }
 }
 
-/// Measures a number of rounds of a workload on every side.
-pub async fn measure(workload: Workload, sides: &[&Side], rounds: usize) -> Vec<Row> {
+/// Measures all rounds of a process on every side.
+pub async fn measure(workload: Workload, sides: &[&Side]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     // The first round of each is a warm-up.
-    for round in 0..=rounds {
+    for round in 0..=workload.rounds() {
         for side in sides {
             let Some(sample) = (side.run)(workload).await else {
                 continue;

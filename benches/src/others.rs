@@ -26,7 +26,7 @@ pub async fn own_lines() -> Vec<Value> {
     let mut lines = Vec::new();
     for workload in WORKLOADS {
         let side: Side = pirn::side(&[workload], Spin::none(), false);
-        for row in compare::measure(workload, &[&side], workload.rounds()).await {
+        for row in compare::measure(workload, &[&side]).await {
             let median = row.times.first().map_or(f64::NAN, Times::median) / 1e3;
             lines.extend(match (workload, &*row.part) {
                 (Workload::Chain(k), _) => Some(json!({"peer": "pirn", "w": "W1_chain", "k": k, "run_ms_med": median})),

@@ -37,5 +37,5 @@ pub async fn samples(workload: Workload, others: &[Side]) -> std::io::Result<Vec
     let heard = heard.then(|| pirn::side(&[workload], spin, true));
     let local = local::side(workload)?;
     let sides: Vec<&Side> = sides.iter().chain(&heard).chain([&local]).chain(others).collect();
-    Ok(compare::measure(workload, &sides, workload.rounds()).await)
+    Ok(compare::measure(workload, &sides).await)
 }

@@ -41,7 +41,7 @@ impl Service {
 
     /// Adds the tokens of a run that has ended to those of its tenant.
     pub(super) async fn spend(&self, run_id: &str, tokens: u64) {
-        let Some(owner) = Run::owner_of(run_id).filter(|_| self.quotas().count_tokens() && tokens > 0) else {
+        let Some(owner) = Run::owner_of(run_id).filter(|_| self.quotas().limit_tokens() && tokens > 0) else {
             return;
         };
         if self.quotas().is_unknown(owner) {

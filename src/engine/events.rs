@@ -39,11 +39,11 @@ const STREAM_BYTES: u64 = 64 << 20;
 /// Memory of the events that all async streams of an engine buffer, in bytes.
 const ALL_STREAMS_BYTES: u64 = 256 << 20;
 
-/// Memory that a stream may use although the others have exhausted [`ALL_STREAMS_BYTES`], so that one subscriber that does not read
-/// leaves the others usable.
+/// Memory that a stream may use although the others have exhausted [`ALL_STREAMS_BYTES`]: a subscriber that does not read must not
+/// make the streams of all others drop events.
 const RESERVED_BYTES: u64 = 1 << 20;
 
-/// Events whose fields take less memory are not counted: the capacity in events limits their memory.
+/// Events with less memory are not counted, because the capacity in events limits them.
 const COUNTED_BYTES: u64 = 1 << 10;
 
 /// Events as an async stream, which ends with the run or the engine.

@@ -423,7 +423,7 @@ impl Engine {
     /// `profileId` does; so does an unknown id.
     pub fn profile(&self, id: Option<&str>) -> Arc<Profile> {
         let models = &self.shared.ports().models;
-        // A file may define profiles of its own, which have precedence.
+        // Profiles that the workflow files define have precedence over those of the builder.
         let of_files = models.of_run(&self.shared.all_graphs());
         of_files.as_ref().unwrap_or(models).choose(id).0
     }

@@ -219,7 +219,7 @@ fn the_engines_limit_applies_to_runs_without_one() {
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
 }
 
-/// Assigns a text of a mebibyte `times` times. Each assignment creates a value of its own.
+/// Returns a workflow that assigns its input to a variable `times` times.
 fn assigns_texts(times: usize) -> Value {
     let mut looping = workflow(
         "texts",

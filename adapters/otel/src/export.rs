@@ -13,7 +13,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use pirn::{Engine, Event, EventFilter, Events, SubscriptionItem, WeakEngine};
 
 use super::resource::resource;
-use super::spans::{CalledModel, ModelLookup, Spans};
+use super::spans::{ProfileLookup, Spans};
 use super::start_error::StartError;
 
 /// Maximum number of buffered events.
@@ -85,13 +85,11 @@ fn run(options: &TelemetryOptions, engine: &WeakEngine, events: Events, sender: 
             match exporter(options) {
                 Ok(exporter) => {
                     report(Ok(()));
-                    export(
-                        &exporter,
-                        Spans::new(options.has_contents, models(engine.clone())),
-                        engine,
-                        events,
-                    )
-                    .await;
+                    let profiles: ProfileLookup = {
+                        let engine = engine.clone();
+                        Box::new(move |id| Some(engine.upgrade()?.profile(id)))
+                    };
+                    export(&exporter, Spans::new(options.has_contents, profiles), engine, events).await;
                 }
                 Err(error) => report(Err(error)),
             }
@@ -111,17 +109,6 @@ fn exporter(options: &TelemetryOptions) -> Result<SpanExporter, String> {
     let mut exporter = builder.build().map_err(|error| error.to_string())?;
     exporter.set_resource(&resource(options.service_name.as_deref()));
     Ok(exporter)
-}
-
-/// Returns the lookup of the model that a profile selects.
-fn models(engine: WeakEngine) -> ModelLookup {
-    Box::new(move |profile_id| {
-        let profile = engine.upgrade()?.profile(profile_id);
-        Some(CalledModel {
-            provider: profile.provider.clone(),
-            model: profile.model.clone(),
-        })
-    })
 }
 
 async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, mut events: Events) {

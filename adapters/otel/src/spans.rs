@@ -9,6 +9,7 @@ use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFla
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use pirn_conversation::conversation::TokenUsage;
+use pirn_definition::definition::Profile;
 use pirn_definition::event_type::EventType;
 use pirn_events::event::Event;
 use serde::Deserialize;
@@ -19,18 +20,12 @@ use super::names;
 /// Maximum number of runs with open spans; beyond it, the spans of one run are dropped.
 const MAX_RUNS: usize = 100_000;
 
-/// Model that a profile selects.
-pub(super) struct CalledModel {
-    pub(super) provider: String,
-    pub(super) model: Option<String>,
-}
-
-/// Returns the model of a profile; `None` if the engine has stopped. No id selects the default profile.
-pub(super) type ModelLookup = Box<dyn Fn(Option<&str>) -> Option<CalledModel> + Send>;
+/// Returns the profile of this id, or the default one for no id; `None` if the engine has stopped.
+pub(super) type ProfileLookup = Box<dyn Fn(Option<&str>) -> Option<Arc<Profile>> + Send>;
 
 /// The open spans of all runs in progress.
 pub(super) struct Spans {
-    models: ModelLookup,
+    profiles: ProfileLookup,
     runs: BTreeMap<Arc<str>, Run>,
     scope: InstrumentationScope,
     has_contents: bool,
@@ -93,13 +88,13 @@ struct Shape<'a> {
 }
 
 impl Spans {
-    pub(super) fn new(has_contents: bool, models: ModelLookup) -> Self {
+    pub(super) fn new(has_contents: bool, profiles: ProfileLookup) -> Self {
         let scope = InstrumentationScope::builder(names::SCOPE)
             .with_version(env!("CARGO_PKG_VERSION"))
             .with_schema_url(names::SCHEMA_URL)
             .build();
         Self {
-            models,
+            profiles,
             runs: BTreeMap::new(),
             scope,
             has_contents,
@@ -220,7 +215,11 @@ impl Spans {
                 let profile_id = data.get("profileId").and_then(Value::as_str);
                 let tokens = data.get("tokensUsed").and_then(Value::as_i64).unwrap_or_default();
                 thread.chat = Some(Chat {
-                    request: open(attributes_of(profile_id, (self.models)(profile_id).as_ref(), tokens)),
+                    request: open(attributes_of(
+                        profile_id,
+                        (self.profiles)(profile_id).as_deref(),
+                        tokens,
+                    )),
                     ended: None,
                     is_first,
                 });
@@ -483,17 +482,15 @@ impl Chat {
 }
 
 /// Returns the attributes of a model request that are known when it is sent.
-fn attributes_of(profile_id: Option<&str>, called: Option<&CalledModel>, tokens: i64) -> Vec<KeyValue> {
+fn attributes_of(profile_id: Option<&str>, profile: Option<&Profile>, tokens: i64) -> Vec<KeyValue> {
     let mut attributes = vec![KeyValue::new(names::REQUEST_TOKENS, tokens)];
     attributes.extend(profile_id.map(|id| KeyValue::new(names::PROFILE_ID, id.to_owned())));
-    if let Some(CalledModel { provider, model }) = called {
-        // The conventions name this provider otherwise.
+    if let Some(Profile { provider, model, .. }) = profile {
+        // OpenTelemetry's name of this provider.
         let provider = if provider == "gemini" { "gcp.gemini" } else { provider };
         attributes.push(KeyValue::new(names::PROVIDER_NAME, provider.to_owned()));
-        let model = model
-            .iter()
-            .map(|model| KeyValue::new(names::REQUEST_MODEL, model.clone()));
-        attributes.extend(model);
+        let model = model.clone();
+        attributes.extend(model.map(|model| KeyValue::new(names::REQUEST_MODEL, model)));
     }
     attributes
 }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
 use pirn::{Engine, Event, SubscriptionItem};
+use pirn_definition::definition::Profile;
 use pirn_definition::event_type::EventType;
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::spans::{CalledModel, ModelLookup, Spans};
+use super::spans::{ProfileLookup, Spans};
 use super::{Telemetry, TelemetryOptions, names};
 
 const WORKFLOWS: &str = r#"{"workflows": [
@@ -64,13 +66,13 @@ fn events(workflow: &str) -> Vec<Event> {
 }
 
 fn spans(events: &[Event], has_contents: bool) -> Vec<SpanData> {
-    let models: ModelLookup = Box::new(|profile_id| {
-        Some(CalledModel {
-            provider: "gemini".to_owned(),
-            model: Some(profile_id.unwrap_or("default").to_owned()),
-        })
+    let profiles: ProfileLookup = Box::new(|id| {
+        let id = id.unwrap_or("default");
+        let profile: Profile =
+            serde_json::from_value(json!({"id": id, "provider": "gemini", "model": id})).expect("valid");
+        Some(Arc::new(profile))
     });
-    let mut spans = Spans::new(has_contents, models);
+    let mut spans = Spans::new(has_contents, profiles);
     let types = Spans::types();
     let heard = events.iter().filter(|event| types.contains(&event.raised.event_type));
     heard.flat_map(|event| spans.observe(event)).collect()

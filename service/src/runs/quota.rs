@@ -168,7 +168,7 @@ impl Quotas {
     }
 
     /// True if the tokens of a tenant have a limit.
-    pub(crate) fn count_tokens(&self) -> bool {
+    pub(crate) fn limit_tokens(&self) -> bool {
         self.limits.tokens_per_day.is_some()
     }
 

@@ -30,9 +30,8 @@ impl RunMachine {
             ),
             None => (Conversation::new(), None),
         };
-        let own = left.into_iter().flat_map(|left| left.variables.iter());
         let history = left.map_or(&[][..], |left| &left.history);
-        let mut report = self.report_of(now, &conversation, own, history);
+        let mut report = self.report_of(now, &conversation, history);
         // The run is reported only after the end of the main thread, so the default does not occur.
         report.status = self.end_of(0).map_or(ThreadStatus::Failed, |end| end.status);
         if lost.is_some() && report.status == ThreadStatus::Completed {
@@ -42,18 +41,12 @@ impl RunMachine {
         report
     }
 
-    /// Returns the report with these parts of the main thread.
-    fn report_of<'a>(
-        &'a self,
-        now: Millis,
-        conversation: &Conversation,
-        variables: impl Iterator<Item = (&'a Arc<str>, &'a Arc<Value>)>,
-        history: &[NodeRecord],
-    ) -> RunReport {
+    /// Returns the report with the conversation and the history of the main thread.
+    fn report_of(&self, now: Millis, conversation: &Conversation, history: &[NodeRecord]) -> RunReport {
         let end = self.end_of(0);
-        // Later entries replace earlier ones: a variable of the thread hides the global one of its name.
-        let variables = self.globals.iter().chain(variables);
-        let variables = variables.map(|(name, value)| (String::from(&**name), (**value).clone()));
+        let variables = self
+            .variables_of(0)
+            .map(|(name, value)| (String::from(&**name), (**value).clone()));
         let mut nodes = self.nodes(0, history);
         nodes.extend(self.merged_nodes());
         let spending = self.spending();
@@ -133,14 +126,13 @@ impl RunMachine {
         (!is_answered).then_some((thread, effect, interaction))
     }
 
-    /// Returns the variables that a thread can read and their values. A variable of the thread follows the global one of its name,
-    /// which it hides.
+    /// Returns the variables that a thread can read, or could read at its end, and their values. A variable of the thread follows
+    /// the global one of its name, which it hides: in a map it replaces that one.
     pub fn variables_of(&self, thread: ThreadNo) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
-        let own = self
-            .live(thread)
-            .into_iter()
-            .flat_map(|machine| machine.variables().iter());
-        self.globals.iter().chain(own)
+        // A thread that has ended has no machine any more.
+        let live = self.live(thread).map(ThreadMachine::variables);
+        let own = live.or_else(|| self.artifacts(thread).map(|left| &left.variables));
+        self.globals.iter().chain(own.into_iter().flat_map(Variables::iter))
     }
 
     /// Returns the report of the run at this time, even if it has not ended.
@@ -153,15 +145,12 @@ impl RunMachine {
             _ => left.and_then(|left| left.conversation.clone()),
         };
         let conversation = conversation.unwrap_or_else(Conversation::new);
-        // A thread that has ended has no machine any more.
-        let of_thread = own.map(ThreadMachine::variables).or(left.map(|left| &left.variables));
-        let of_thread = of_thread.into_iter().flat_map(Variables::iter);
         let history: Vec<NodeRecord> = match (own, left) {
             (Some(machine), _) => machine.history().copied().collect(),
             (None, Some(left)) => left.history.clone(),
             (None, None) => Vec::new(),
         };
-        self.report_of(now, &conversation, of_thread, &history)
+        self.report_of(now, &conversation, &history)
     }
 
     fn thread_list(&self, spent: Vec<(TokenUsage, TokenUsage)>) -> ThreadList {

@@ -159,7 +159,7 @@ impl InDoubtOf {
             InDoubt::Reconcile(name) => reconcile(shared, name, &question).await?,
             InDoubt::Ask => match ask {
                 Some(ask) => ask(question).await,
-                // An error and not a default: the author of `"ask"` wants a person to decide.
+                // An error and not a default, because `"ask"` requires the decision of a person.
                 None => return Err(ResumeError::Undecided(Box::new(question))),
             },
         };

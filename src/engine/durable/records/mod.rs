@@ -1,6 +1,6 @@
 //! The records of a run in the store: written as the run steps, and read to rebuild it.
 //!
-//! Not here: what a caller does with a rebuilt run ([`super::inspect`], [`super::commands`]).
+//! Not here: operations on the rebuilt run ([`super::inspect`], [`super::commands`]).
 
 pub(super) mod compiled;
 pub(super) mod definition;

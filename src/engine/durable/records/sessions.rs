@@ -180,7 +180,7 @@ impl SessionKeeper for StoredSessions {
         async move {
             let state = state(&*store, &conversations, &session).await?;
             Ok(match (state, tokenizer) {
-                // A workflow with another tokenizer may use the session, and its token limit needs counts of its own.
+                // A workflow with another tokenizer may use the session, and its token limit needs counts by that tokenizer.
                 (Some(state), Some(tokenizer)) => recounted(state, &tokenizer),
                 (Some(state), None) => state,
                 (None, tokenizer) => empty_session(tokenizer.as_ref().map_or("", |tokenizer| tokenizer.name())),
