@@ -19,7 +19,7 @@
 //!   ↓
 //! conversation  thread  trigger_call
 //!   ↓
-//! rebuilt_run  turn
+//! followed_run  rebuilt_run  turn
 //!   ↓
 //! environment
 //!   ↓
@@ -59,6 +59,7 @@ mod event_bus;
 mod event_waiters;
 mod firing;
 mod follow_up;
+pub mod followed_run;
 mod function_table;
 mod history;
 pub mod host;

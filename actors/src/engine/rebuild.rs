@@ -11,6 +11,7 @@ use pirn_sync::{Completion, completion};
 use super::admission::AdmittedRun;
 use super::admission::RunAttachments;
 use super::{EngineShared, OnEnd, StartJob, StartedRun};
+use crate::followed_run::FollowedRun;
 use crate::host::WorkClock;
 use crate::inline_services::InlineServices;
 use crate::journal::Graphs;
@@ -71,8 +72,7 @@ impl EngineShared {
             watch(machine, &replayed);
             seen.saw(replayed);
         };
-        // The calling thread may be no arbiter, so the replay has its own evaluator.
-        let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
+        let inline_services = self.services_apart(Arc::clone(&graphs));
         let rebuilt = inline_services.replay(begun, inputs, saw)?;
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
@@ -88,8 +88,38 @@ impl EngineShared {
         graphs: Graphs,
         saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
-        let inline_services = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
-        inline_services.replay(begun, inputs, saw).map(|(machine, _)| machine)
+        self.services_apart(graphs)
+            .replay(begun, inputs, saw)
+            .map(|(machine, _)| machine)
+    }
+
+    /// Rebuilds a run of another process, which [`Self::follow_on`] continues when its journal has grown.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub fn follow(
+        self: &Arc<Self>,
+        begun: RunStart,
+        inputs: Vec<JournaledInput>,
+        graphs: Graphs,
+    ) -> Result<FollowedRun, Diverged> {
+        let services = self.services_apart(Arc::clone(&graphs));
+        FollowedRun::new(&services, begun, inputs, graphs)
+    }
+
+    /// Continues a followed run with the inputs that were recorded since.
+    ///
+    /// # Errors
+    /// Fails if the inputs do not match the run so far, or refer to an event that is not in memory any more. The run must then be
+    /// rebuilt from its start.
+    pub fn follow_on(self: &Arc<Self>, run: &mut FollowedRun, inputs: Vec<JournaledInput>) -> Result<(), Diverged> {
+        let services = self.services_apart(Arc::clone(run.graphs()));
+        run.extend(&services, inputs)
+    }
+
+    /// Returns the services of a replay. The calling thread may be no arbiter, so the replay has its own evaluator.
+    fn services_apart(self: &Arc<Self>, graphs: Graphs) -> InlineServices {
+        InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs)
     }
 
     /// Admits a resumed run. The caller must own the run: no other process may execute it.

@@ -63,7 +63,7 @@ pub use parts::quiescence::MAX_QUIESCE_ROUNDS;
 pub use parts::tree::Origin;
 pub use replay::open_effects::OpenEffects;
 pub use replay::outbox::Outbox;
-pub use replay::record::{Diverged, JournaledInput, ReplayStep, RunStart, RunStartRecord};
+pub use replay::record::{Diverged, JournaledInput, Replay, ReplayStep, RunStart, RunStartRecord};
 pub use replay::scheduled::scheduled;
 pub use replay::trigger_decisions::{TriggerDecision, TriggerDecisions};
 pub use replay::trigger_progress::{Matching, TriggerProgress};

@@ -241,14 +241,10 @@ impl std::fmt::Display for Diverged {
 impl std::error::Error for Diverged {}
 
 impl RunMachine {
-    /// Rebuilds a run from its start and its inputs.
-    ///
-    /// `listen` sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order,
-    /// with the machine before the input or after the step.
+    /// Rebuilds a run from its start and its inputs; see [`Replay`].
     ///
     /// # Errors
-    /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
-    /// raise the event on which a recorded trigger fired.
+    /// As [`Replay::new`].
     pub fn replay<W: RunEnvironment>(
         begun: RunStart,
         inputs: impl IntoIterator<Item = JournaledInput>,
@@ -256,56 +252,9 @@ impl RunMachine {
         listen: impl Fn(&mut W, EventInterest),
         saw: &mut dyn FnMut(&Self, ReplayStep<'_>),
     ) -> Result<Self, Diverged> {
-        // All records are read before the first step: only events that a record refers to are retained.
-        let inputs: Vec<JournaledInput> = inputs.into_iter().collect();
-        let mut events = NamedEvents::of(&begun.seed.run_id, inputs.iter().map(|input| &input.message));
-        let (mut now, mut did) = (begun.at, Vec::new());
-        listen(env, begun.listening);
-        // Before the machine exists: its creation reads the token limit of the workflow.
-        env.expect(&begun.settings);
-        let mut machine = Self::new(now, begun.seed, env, &mut did);
-        // No model call precedes this: the creation of a machine performs no step of a thread.
-        machine.expect_calls(&begun.settings);
-        events.saw(now, &did);
-        saw(&machine, ReplayStep::Effects(now, &mut did));
-        let mut step = |machine: &mut Self,
-                        now: Millis,
-                        env: &mut W,
-                        events: &mut NamedEvents,
-                        saw: &mut dyn FnMut(&Self, ReplayStep<'_>)| {
-            let Some(message) = machine.next_message() else {
-                return false;
-            };
-            // `saw` may leave effects in the buffer.
-            did.clear();
-            machine.step_again(now, message, env, &mut did);
-            events.saw(now, &did);
-            saw(machine, ReplayStep::Effects(now, &mut did));
-            true
-        };
-        for (mut input, number) in inputs.into_iter().zip(1..) {
-            // Before the loop: the rest of the previous step reads these settings.
-            env.expect(&input.before);
-            machine.expect_calls(&input.before);
-            // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
-            while machine.steps() < input.after && step(&mut machine, now, env, &mut events, saw) {}
-            // A lower count means that the queue ran empty earlier than in the first execution.
-            if machine.steps() != input.after || !events.complete(&mut input.message) {
-                return Err(Diverged { step: number });
-            }
-            now = input.at;
-            listen(env, input.listening);
-            env.next_step();
-            env.expect(&input.settings);
-            // Before `receive`, which takes the message: an input precedes its effects.
-            saw(&machine, ReplayStep::Input(&input));
-            machine.receive(input.message);
-            // After `receive`, which discards the calls expected for the previous input.
-            machine.expect_calls(&input.settings);
-        }
-        // No record limits the last step, so that its queue is processed to the end.
-        while step(&mut machine, now, env, &mut events, saw) {}
-        Ok(machine)
+        // All inputs are known, so no later one refers to an event.
+        let inputs = inputs.into_iter().collect();
+        Replay::new(begun, inputs, 0, env, &listen, saw).map(|replay| replay.machine)
     }
 
     /// Repeats a recorded step. If inline code panicked in it, it panics again. The panic is ignored here because the next recorded
@@ -313,5 +262,141 @@ impl RunMachine {
     fn step_again(&mut self, now: Millis, message: Message, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) {
         let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, env, out)));
         drop(stepped);
+    }
+}
+
+/// A replay that can be continued when further inputs were recorded.
+///
+/// After each group of inputs the messages in the queue are processed to the last one. This repeats the first execution if the group
+/// ends with the last input of a commit, because a run commits only when its queue is empty.
+#[derive(Debug)]
+pub struct Replay {
+    machine: RunMachine,
+    /// Time of the last input, or of the start.
+    now: Millis,
+    /// Event types with subscribers since the last input.
+    listening: EventInterest,
+    events: NamedEvents,
+    /// Number of replayed inputs.
+    inputs: u64,
+}
+
+impl Replay {
+    /// Rebuilds a run from its start and its first inputs.
+    ///
+    /// `recent` is the number of events that are retained because an input of a later [`Self::extend`] may refer to them. `listen`
+    /// sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order, with the machine
+    /// before the input or after the step.
+    ///
+    /// # Errors
+    /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
+    /// raise the event on which a recorded trigger fired.
+    pub fn new<W: RunEnvironment>(
+        begun: RunStart,
+        inputs: Vec<JournaledInput>,
+        recent: usize,
+        env: &mut W,
+        listen: &impl Fn(&mut W, EventInterest),
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
+    ) -> Result<Self, Diverged> {
+        let mut events = NamedEvents::new(&begun.seed.run_id, recent);
+        // All records are read before the first step: other events than those that a record refers to need not be retained.
+        events.name(inputs.iter().map(|input| &input.message));
+        let (now, listening, mut did) = (begun.at, begun.listening, Vec::new());
+        listen(env, listening);
+        // Before the machine exists: its creation reads the token limit of the workflow.
+        env.expect(&begun.settings);
+        let mut machine = RunMachine::new(now, begun.seed, env, &mut did);
+        // No model call precedes this: the creation of a machine performs no step of a thread.
+        machine.expect_calls(&begun.settings);
+        events.saw(now, &did);
+        saw(&machine, ReplayStep::Effects(now, &mut did));
+        let mut replay = Self {
+            machine,
+            now,
+            listening,
+            events,
+            inputs: 0,
+        };
+        replay.receive_all(inputs, env, listen, saw)?;
+        Ok(replay)
+    }
+
+    /// Continues with inputs that were recorded since. `env` must have the settings of the inputs so far, and the event types
+    /// that [`Self::listening`] returns.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; also if an input refers to an event that is not retained. The replay must not be continued then.
+    pub fn extend<W: RunEnvironment>(
+        &mut self,
+        inputs: Vec<JournaledInput>,
+        env: &mut W,
+        listen: &impl Fn(&mut W, EventInterest),
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
+    ) -> Result<(), Diverged> {
+        self.events.name(inputs.iter().map(|input| &input.message));
+        self.receive_all(inputs, env, listen, saw)
+    }
+
+    /// Returns the event types that had subscribers after the last input.
+    pub fn listening(&self) -> EventInterest {
+        self.listening
+    }
+
+    /// Returns the run after its last input.
+    pub fn machine(&self) -> &RunMachine {
+        &self.machine
+    }
+
+    fn receive_all<W: RunEnvironment>(
+        &mut self,
+        inputs: Vec<JournaledInput>,
+        env: &mut W,
+        listen: &impl Fn(&mut W, EventInterest),
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
+    ) -> Result<(), Diverged> {
+        let mut did = Vec::new();
+        for mut input in inputs {
+            self.inputs += 1;
+            // Before the loop: the rest of the previous step reads these settings.
+            env.expect(&input.before);
+            self.machine.expect_calls(&input.before);
+            // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
+            while self.machine.steps() < input.after && self.step(env, &mut did, saw) {}
+            // A lower count means that the queue ran empty earlier than in the first execution.
+            if self.machine.steps() != input.after || !self.events.complete(&mut input.message) {
+                return Err(Diverged { step: self.inputs });
+            }
+            (self.now, self.listening) = (input.at, input.listening);
+            listen(env, input.listening);
+            env.next_step();
+            env.expect(&input.settings);
+            // Before `receive`, which takes the message: an input precedes its effects.
+            saw(&self.machine, ReplayStep::Input(&input));
+            self.machine.receive(input.message);
+            // After `receive`, which discards the calls expected for the previous input.
+            self.machine.expect_calls(&input.settings);
+        }
+        // No record limits the last step, so that its queue is processed to the end.
+        while self.step(env, &mut did, saw) {}
+        Ok(())
+    }
+
+    /// Processes the next message of the queue. Returns false if there is none.
+    fn step<W: RunEnvironment>(
+        &mut self,
+        env: &mut W,
+        did: &mut Vec<Effect>,
+        saw: &mut dyn FnMut(&RunMachine, ReplayStep<'_>),
+    ) -> bool {
+        let Some(message) = self.machine.next_message() else {
+            return false;
+        };
+        // `saw` may leave effects in the buffer.
+        did.clear();
+        self.machine.step_again(self.now, message, env, did);
+        self.events.saw(self.now, did);
+        saw(&self.machine, ReplayStep::Effects(self.now, did));
+        true
     }
 }
