@@ -22,8 +22,8 @@ pub use chaos::chaos;
 pub use engine::durable::{
     CommandOutcome, Difference, DoubtAnswer, DoubtQuestion, EXPLAIN_LINES, FirstDifference, ForkBuilder, Migration,
     OutcomeDiff, PinnedBlock, PrefixComparison, PrefixReason, RecordError, RecordedRun, RequestContent, RequestPrefix,
-    RequestSummary, RequestView, ResponseContent, ResumeBuilder, ResumeError, RunCommand, RunDiff, RunView, Step,
-    StepKind, ThreadSpan,
+    RequestSummary, RequestView, ResponseContent, ResumeBuilder, ResumeError, RunCommand, RunDiff, RunFollower,
+    RunView, Step, StepKind, ThreadSpan,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,

@@ -34,7 +34,7 @@ use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
 use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
-    RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
+    RunFollower, RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
 };
 use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
@@ -588,6 +588,30 @@ impl Engine {
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
+    }
+
+    /// Returns a reader of the events of a stored run after a sequence, whichever process executes the run.
+    ///
+    /// Use it for runs of other processes that share the engine's store. The caller decides how often to look for further steps.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # let engine = pirn::Engine::builder().store(pirn::store::MemoryStore::new()).workflows(r#"{"id": "short", "nodes": [
+    /// #     {"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]}"#).build()?;
+    /// # let run = engine.start("short", serde_json::Value::Null)?;
+    /// # run.wait_all_ended().await;
+    /// let mut follower = engine.follow(run.run_id(), 0);
+    /// while !follower.is_over() {
+    ///     for event in follower.read().await? {
+    ///         println!("{event}");
+    ///     }
+    ///     // ... wait, for example for 100 ms
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn follow(&self, run_id: impl Into<String>, after: u64) -> RunFollower {
+        RunFollower::new(self.clone(), run_id.into(), after)
     }
 
     /// Drops the events and steps of an ended run of the engine's store: only its entry in lists and its report stay. Returns false, and

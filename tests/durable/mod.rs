@@ -9,6 +9,7 @@ mod deferred_tools;
 mod effects_in_doubt;
 mod external_effects;
 pub(crate) mod failing_store;
+mod followed;
 mod golden;
 mod in_servers;
 mod messages;

@@ -36,6 +36,7 @@ pub(crate) use doubt_question::AskDoubt;
 pub use doubt_question::{DoubtAnswer, DoubtQuestion};
 pub use inspect::explain::EXPLAIN_LINES;
 pub(crate) use inspect::failures::shortened;
+pub use inspect::follow::RunFollower;
 pub(crate) use inspect::outside_inputs::EventPositions;
 pub use inspect::outside_inputs::{
     EventPosition, OutsideInput, OutsideInputKind, RecordedSession, RecordedSessionState,

@@ -4,6 +4,7 @@
 
 pub(super) mod explain;
 pub(super) mod failures;
+pub(super) mod follow;
 pub(super) mod mask;
 pub(super) mod outside_inputs;
 pub(super) mod prefix;

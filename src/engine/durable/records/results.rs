@@ -18,6 +18,9 @@ const LARGE: usize = 4 << 10;
 const RESULT: &str = "/message/Thread/1/Input/Answer/outcome/Tool/content";
 const KEPT: &str = "kept";
 
+/// Start of the object that replaces a result. Serialized JSON strings escape their quotes, so it cannot occur within one.
+const REFERENCE: &str = "\"content\":{\"kept\":\"";
+
 /// Returns whether large results of runs of these workflows are stored separately.
 pub(in crate::engine::durable) fn are_kept_apart(graphs: &Graphs) -> bool {
     graphs.values().any(|graph| graph.config.artifact_tokens.is_some())
@@ -47,8 +50,7 @@ pub(in crate::engine::durable) fn with_result(
     body: &str,
     texts: &BTreeMap<ContentHash, Arc<str>>,
 ) -> Option<Result<JournaledInput, String>> {
-    // Serialized JSON strings escape their quotes, so this sequence cannot occur within one.
-    if texts.is_empty() || !body.contains("\"content\":{\"kept\":\"") {
+    if texts.is_empty() || !body.contains(REFERENCE) {
         return None;
     }
     let mut step: Value = serde_json::from_str(body).ok()?;
@@ -62,4 +64,10 @@ pub(in crate::engine::durable) fn with_result(
         }
         None => Err(format!("the tool result {hash} is missing in the store")),
     })
+}
+
+/// Returns the hashes in a step that may refer to results. Arguments of calls may have objects of the same form.
+pub(in crate::engine::durable) fn named_results(body: &str) -> impl Iterator<Item = ContentHash> {
+    let references = body.split(REFERENCE).skip(1);
+    references.filter_map(|rest| ContentHash::parse(rest.split_once('"')?.0))
 }

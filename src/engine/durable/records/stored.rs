@@ -1,16 +1,19 @@
 //! The stored records of a run, and the run that they rebuild.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pirn_actors::followed_run::FollowedRun;
 use pirn_actors::journal::Graphs;
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::run::{JournaledInput, Message, ReplayStep, RunMachine, RunStart, RunStartRecord, ToSupervisor};
+use pirn_core::run::{
+    Diverged, JournaledInput, Message, ReplayStep, RunMachine, RunStart, RunStartRecord, ToSupervisor,
+};
 use pirn_definition::definition::Fault;
-use pirn_store::{Content, ContentHash, Run, Store, StoreError};
+use pirn_store::{Content, ContentHash, Record, Run, Store, StoreError};
 
 use super::parts::Conversations;
-use super::results::with_result;
+use super::results::{named_results, with_result};
 use super::sessions::with_conversation;
 use crate::engine::Engine;
 use crate::engine::durable::Durable;
@@ -69,7 +72,12 @@ impl StoredRecords {
         let definition = Arc::clone(definition);
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
         let begun: RunStartRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
-        let session = begun.session().map(|session| Arc::clone(&session.id));
+        let source = JournalSource {
+            store,
+            conversations,
+            run: &run,
+            session: begun.session().map(|session| Arc::clone(&session.id)),
+        };
         let mut inputs = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
             let page = asking.await?;
@@ -77,16 +85,7 @@ impl StoredRecords {
                 // The store reads the next page while this one is decoded.
                 asked = Some(store.journal(run_id, (inputs.len() + PAGE) as u64, PAGE));
             }
-            for record in page {
-                let step = inputs.len() as u64 + 1;
-                let read = with_result(&record.body, &texts)
-                    .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
-                let mut read = read.map_err(|why| unreadable(step, why))?;
-                // At most one step of a run has a conversation, so this await rarely does anything.
-                let joined = with_conversation(&mut read, session.as_ref(), store, conversations).await;
-                joined.map_err(|why| unreadable(step, why))?;
-                inputs.push(read);
-            }
+            source.decode(page, 0, &texts, &mut inputs).await?;
         }
         let mut stored = Self {
             run,
@@ -97,6 +96,42 @@ impl StoredRecords {
         };
         stored.definition = stored.definition_at(stored.inputs.len());
         Ok(stored)
+    }
+
+    /// Reads the inputs of a run after step `after`, up to the last one in this entry of the run.
+    pub(in crate::engine::durable) async fn read_further(
+        durable: &Durable,
+        run: &Run,
+        session: Option<Arc<str>>,
+        after: u64,
+    ) -> Result<Vec<JournaledInput>, ResumeError> {
+        let (store, conversations) = (&*durable.store, &*durable.conversations);
+        let source = JournalSource {
+            store,
+            conversations,
+            run,
+            session,
+        };
+        let mut inputs = Vec::new();
+        loop {
+            let page = store.journal(&run.id, after + inputs.len() as u64, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            // Only those that these steps name: the run may have received many more.
+            let named: BTreeSet<ContentHash> = page.iter().flat_map(|record| named_results(&record.body)).collect();
+            let named: Vec<ContentHash> = named.into_iter().filter(|hash| run.contents.contains(hash)).collect();
+            let texts = match named.len() {
+                0 => BTreeMap::new(),
+                _ => named
+                    .iter()
+                    .copied()
+                    .zip(store.contents(named.clone()).await?)
+                    .collect(),
+            };
+            source.decode(page, after, &texts, &mut inputs).await?;
+            if is_last || after + inputs.len() as u64 >= run.steps {
+                return Ok(inputs);
+            }
+        }
     }
 
     /// Returns the definition in use after a step. A migration among the steps that a fork shares with its base run applies to the
@@ -165,19 +200,78 @@ impl StoredRecords {
         inputs: Vec<JournaledInput>,
         watch: &mut dyn FnMut(&RunMachine, &ReplayStep<'_>),
     ) -> Result<RebuiltRun, ResumeError> {
+        let graphs = self.graphs(engine, durable)?;
+        let begun = self.begun(&graphs)?;
+        let rebuilt = engine.shared().replay_watched(begun, inputs, graphs, watch);
+        rebuilt.map_err(|diverged| self.diverged(diverged))
+    }
+
+    /// Rebuilds a run of another process, to be continued with the inputs that are recorded later.
+    pub(in crate::engine::durable) fn follow(
+        &mut self,
+        engine: &Engine,
+        durable: &Durable,
+    ) -> Result<FollowedRun, ResumeError> {
+        let graphs = self.graphs(engine, durable)?;
+        let begun = self.begun(&graphs)?;
+        let inputs = std::mem::take(&mut self.inputs);
+        let followed = engine.shared().follow(begun, inputs, graphs);
+        followed.map_err(|diverged| self.diverged(diverged))
+    }
+
+    fn graphs(&self, engine: &Engine, durable: &Durable) -> Result<Graphs, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
-        let graphs = graphs.map_err(|faults| ResumeError::Definition {
+        graphs.map_err(|faults| ResumeError::Definition {
             run_id: self.run.id.clone(),
             faults,
-        })?;
-        let begun = self.begun(&graphs)?;
-        engine
-            .shared()
-            .replay_watched(begun, inputs, graphs, watch)
-            .map_err(|diverged| ResumeError::Diverged {
+        })
+    }
+
+    fn diverged(&self, diverged: Diverged) -> ResumeError {
+        ResumeError::Diverged {
+            run_id: self.run.id.clone(),
+            diverged,
+        }
+    }
+}
+
+/// Records of one run, with what is needed to decode them.
+struct JournalSource<'a> {
+    store: &'a dyn Store,
+    conversations: &'a Conversations,
+    run: &'a Run,
+    session: Option<Arc<str>>,
+}
+
+impl JournalSource<'_> {
+    /// Decodes the next records of a run: `inputs` has those that follow step `after`.
+    async fn decode(
+        &self,
+        page: Vec<Record>,
+        after: u64,
+        texts: &BTreeMap<ContentHash, Arc<str>>,
+        inputs: &mut Vec<JournaledInput>,
+    ) -> Result<(), ResumeError> {
+        for record in page {
+            let step = after + inputs.len() as u64 + 1;
+            // Another process may have recorded it since the run's entry was read, which does not name its contents then.
+            if step > self.run.steps {
+                return Ok(());
+            }
+            let unreadable = |why: String| ResumeError::Unreadable {
                 run_id: self.run.id.clone(),
-                diverged,
-            })
+                step,
+                why,
+            };
+            let read = with_result(&record.body, texts)
+                .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
+            let mut read = read.map_err(unreadable)?;
+            // At most one step of a run has a conversation, so this await rarely does anything.
+            let joined = with_conversation(&mut read, self.session.as_ref(), self.store, self.conversations).await;
+            joined.map_err(unreadable)?;
+            inputs.push(read);
+        }
+        Ok(())
     }
 }
 
