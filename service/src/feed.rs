@@ -47,7 +47,8 @@ pub(super) struct Feed {
     is_rewritten: bool,
     /// Memory reserved for the events that are being sent.
     sends: Option<Arc<MemoryReservation>>,
-    _permits: [OwnedSemaphorePermit; 2],
+    /// Permits of the run and of the service.
+    permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Feed {
@@ -62,7 +63,7 @@ impl Feed {
             touched_at: Instant::now(),
             is_rewritten: false,
             sends: None,
-            _permits: [run.streams.enter()?, service.streams().enter()?],
+            permits: [run.streams.enter()?, service.streams().enter()?],
             run: Arc::clone(run),
         })
     }
@@ -132,15 +133,19 @@ impl Feed {
                 }
             }
             self.take(&mut items, page.events);
+            let mut is_moved = false;
             if page.is_closed && page.is_all {
                 self.read_up_to(&mut items, page.last);
-                self.has_ended = true;
-                items.push(FeedItem::End);
+                is_moved = self.moves().await;
+                if !is_moved {
+                    self.has_ended = true;
+                    items.push(FeedItem::End);
+                }
             }
             if !items.is_empty() {
                 return items;
             }
-            if !page.is_all {
+            if is_moved || !page.is_all {
                 continue;
             }
             match tokio::time::timeout_at(quiet_until, self.changed.changed()).await {
@@ -152,6 +157,25 @@ impl Feed {
                 }
             }
         }
+    }
+
+    /// Continues with the run's next log, if the run has moved: to this process, or from it to another one that shares the store.
+    /// Positions are those of the run, so every event is read once. Returns false if the run has no further log.
+    async fn moves(&mut self) -> bool {
+        let next = if self.run.is_followed {
+            self.service.runs().find(self.run.id())
+        } else if self.run.has_left() {
+            // On an error the stream ends, and the client requests it again.
+            self.service.follow(self.run.id()).await.ok().flatten()
+        } else {
+            None
+        };
+        let Some(next) = next else { return false };
+        let Ok(permit) = next.streams.enter() else { return false };
+        self.permits[0] = permit;
+        self.changed = next.log.watch();
+        self.run = next;
+        true
     }
 
     /// Reads the events that the log has dropped and the archive has.

@@ -35,7 +35,7 @@
 //!   ↓
 //! sse  start
 //!   ↓
-//! admission  body  feed  history  readiness  recorder  retention  sessions  snapshot  steering
+//! admission  body  feed  following  history  readiness  recorder  retention  sessions  snapshot  steering
 //!   ↓
 //! state
 //!   ↓
@@ -52,7 +52,7 @@
 //! 1. `state`: what the requests of a service share. `api`: the routes, with a file for each group of handlers.
 //! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others. `history`: what happened in
 //!    a run.
-//! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
+//! 3. `recorder` and `runs::event_log`: the events of a run, recorded once; `following`: those of runs of other processes. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
 //! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page. `export`: the page of
 //!    one run as a file.
@@ -69,6 +69,7 @@ mod catalogue;
 #[cfg(feature = "studio")]
 mod export;
 mod feed;
+mod following;
 mod history;
 mod http;
 mod limits;

@@ -52,6 +52,9 @@ pub struct Limits {
     pub replays: usize,
     /// Maximum number of requests that wait for a replay (default 64); further ones get 503.
     pub replays_waiting: usize,
+    /// Maximum number of runs of other processes whose events streams read (default 256); streams of further ones get 503. Each has
+    /// its state in memory, like a run of this process.
+    pub followed_runs: usize,
     /// Maximum number of MCP sessions (default 1,000); further ones get 503.
     pub mcp_sessions: usize,
     /// Maximum number of retained idempotency keys (default 10,000); the oldest are dropped first.
@@ -87,6 +90,7 @@ impl Default for Limits {
             history_bytes: 64 << 20,
             replays: 2,
             replays_waiting: 64,
+            followed_runs: 256,
             mcp_sessions: 1_000,
             idempotency_keys: 10_000,
             wait: Duration::from_mins(10),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalogue::Catalogue;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::metrics::recent::RecentMetrics;
 use crate::options::Options;
 use crate::runs::archive::NoArchive;
+use crate::runs::followed::FollowedRuns;
 use crate::runs::histories::Histories;
 use crate::runs::idempotency::IdempotencyKeys;
 use crate::runs::quota::Quotas;
@@ -70,6 +72,7 @@ struct Shared {
     access: RwLock<Arc<Access>>,
     catalogue: RwLock<Arc<Catalogue>>,
     runs: Runs,
+    followed: FollowedRuns,
     keys: IdempotencyKeys,
     quotas: Quotas,
     streams: StreamGate,
@@ -83,6 +86,8 @@ struct Shared {
     /// Runs that started before the runtime was set, with their events. Their recorders are spawned when it is set.
     early: Mutex<Vec<(Arc<Run>, Events)>>,
     is_draining: AtomicBool,
+    /// Cancelled when the engine has stopped: no log is filled any more.
+    stopped: CancellationToken,
     readiness: Readiness,
 }
 
@@ -110,6 +115,7 @@ impl Service {
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
+                followed: FollowedRuns::new(options.limits.followed_runs),
                 keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
                 quotas: Quotas::new(options.tenant_limits),
                 streams: StreamGate::new(options.limits.streams),
@@ -120,6 +126,7 @@ impl Service {
                 runtime: OnceLock::new(),
                 early: Mutex::default(),
                 is_draining: AtomicBool::new(false),
+                stopped: CancellationToken::new(),
                 readiness: Readiness::default(),
                 engine,
             }),
@@ -206,6 +213,7 @@ impl Service {
     pub async fn shut_down(&self, grace: Duration) -> ShutdownReport {
         self.drain();
         let report = self.shared.engine.shutdown(grace).await;
+        self.shared.stopped.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
         self.shared.runs.changes().close();
@@ -298,6 +306,16 @@ impl Service {
     /// Returns the runs of the caller that are in memory.
     pub(super) fn runs(&self) -> ScopedRuns<'_> {
         ScopedRuns::new(&self.shared.runs, self.scope())
+    }
+
+    /// Returns the runs of other processes whose events streams read.
+    pub(super) fn followed(&self) -> &FollowedRuns {
+        &self.shared.followed
+    }
+
+    /// Returns the token that is cancelled when the engine has stopped.
+    pub(super) fn stopped(&self) -> &CancellationToken {
+        &self.shared.stopped
     }
 
     pub(super) fn keys(&self) -> &IdempotencyKeys {

@@ -12,6 +12,7 @@ mod conformance;
 mod documented_commands;
 mod drain;
 mod events;
+mod followed_runs;
 mod front_ends;
 mod gated_store;
 mod history;
@@ -37,6 +38,7 @@ mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
+mod shared_store;
 #[cfg(unix)]
 mod sockets;
 mod started_runs;

@@ -27,6 +27,7 @@ use crate::state::Service;
 use crate::wire::agui::AgUi;
 use crate::wire::client_tools::{CallResult, agui_results};
 use crate::wire::interrupts::{InterruptId, Resume};
+use pirn::store::RunFilter;
 use pirn::{AnswerRefused, EventType};
 
 /// The fields of AG-UI's `RunAgentInput` that the service reads.
@@ -158,7 +159,19 @@ pub(crate) async fn again_for(
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
     let thread = AgUiThread::new(&service, &workflow, &asked.thread_id);
-    let Some(run) = service.runs().youngest(|run| thread.has(run)) else {
+    let filter = RunFilter {
+        workflow: Some(workflow),
+        ..RunFilter::default()
+    };
+    // First: the thread's last run in this process may precede one that another process executes.
+    let run = match service
+        .youngest_shared(filter, |id| id.starts_with(thread.prefix()))
+        .await?
+    {
+        Some(run) => Some(run),
+        None => service.runs().youngest(|run| thread.has(run)),
+    };
+    let Some(run) = run else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let wire = |run: &Run| AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);

@@ -22,6 +22,7 @@ use crate::start::Start;
 use crate::state::Service;
 use crate::wire::client_tools::chat_results;
 use crate::wire::ui_messages::UiMessages;
+use pirn::store::RunFilter;
 use pirn::{Message, Role};
 
 /// The fields of `DefaultChatTransport`'s body that the service reads.
@@ -170,7 +171,17 @@ pub(crate) async fn resume(
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
     let session = service.scope().session(&chat);
-    match service.runs().youngest(|run| is_turn_of(run, &workflow, &session)) {
+    let filter = RunFilter {
+        workflow: Some(workflow.clone()),
+        session: Some(session.to_string()),
+        ..RunFilter::default()
+    };
+    // First: the last turn in this process may precede one that another process executes.
+    let run = match service.youngest_shared(filter, |_| true).await? {
+        Some(run) => Some(run),
+        None => service.runs().youngest(|run| is_turn_of(run, &workflow, &session)),
+    };
+    match run {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }

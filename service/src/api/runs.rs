@@ -204,7 +204,13 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
     let stored = service.in_store(id).await?.ok_or_else(|| unknown(id))?;
     let location = [(header::LOCATION, format!("/v1/runs/{id}"))];
     let answer = if is_stream {
-        archived(service, id, (Position::START, false), &[]).await?
+        match service.follow(id).await? {
+            Some(run) => {
+                let feed = Feed::open(service, &run, Position::START)?;
+                sse::response(feed, EventWire { types: Vec::new() }, ())
+            }
+            None => archived(service, id, (Position::START, false), &[]).await?,
+        }
     } else if wait.is_some() {
         let report = service.archive().report(id).await?;
         json_response(service, &report.ok_or_else(|| unknown(id))?.json)?
@@ -357,7 +363,11 @@ pub(crate) async fn events(
     let resumed = last_event_id(&headers)?;
     let after = parameters.after.map(|after| position(&after, "after")).transpose()?;
     let after = resumed.or(after).unwrap_or_default();
-    let Some(run) = service.runs().find(&id) else {
+    let run = match service.runs().find(&id) {
+        Some(run) => Some(run),
+        None => service.follow(&id).await?,
+    };
+    let Some(run) = run else {
         return archived(&service, &id, (after, resumed.is_some()), &types).await;
     };
     let feed = Feed::open(&service, &run, after)?;
@@ -367,7 +377,7 @@ pub(crate) async fn events(
     Ok(sse::response(feed, EventWire { types }, ()))
 }
 
-/// Streams the events of a run that this process does not execute, page by page.
+/// Streams the events of a run that no process executes, page by page.
 async fn archived(
     service: &Service,
     id: &str,
@@ -400,7 +410,7 @@ async fn archived(
     Ok(sse::pages(reader))
 }
 
-/// Reads the events of a run that this process does not execute, page by page.
+/// Reads the events of a run that no process executes, page by page.
 struct ArchiveReader {
     service: Service,
     id: String,

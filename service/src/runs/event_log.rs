@@ -281,6 +281,10 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
     /// Returns at most `limit` events after a position, and at most `bytes` unless the first event is larger.
     pub(crate) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
         let state = self.state();

@@ -1,4 +1,5 @@
-//! Handle of a run: the engine's handle while the run is active, the outcome as bytes afterwards.
+//! Handle of a run: the engine's handle while the run is active here, the outcome as bytes afterwards. A run of another process has
+//! its open questions instead of the engine's handle.
 //!
 //! The engine's handle retains the run's report with all of its values, which take several times the memory of their JSON. An ended
 //! run is remembered for a long time, so the handle is replaced.
@@ -18,6 +19,8 @@ pub(crate) struct Handle {
 
 enum Stage {
     Active(RunHandle),
+    /// Another process executes the run: the questions that are open there.
+    Followed(Vec<Interaction>),
     Ended(Outcome),
 }
 
@@ -37,15 +40,31 @@ impl Handle {
         }
     }
 
+    /// Creates the handle of a run that another process executes.
+    pub(crate) fn followed(run_id: &str) -> Self {
+        Self {
+            id: run_id.into(),
+            stage: RwLock::new(Stage::Followed(Vec::new())),
+        }
+    }
+
+    /// Sets the open questions of a run that another process executes.
+    pub(crate) fn set_interactions(&self, open: Vec<Interaction>) {
+        let mut stage = self.stage.write().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Followed(known) = &mut *stage {
+            *known = open;
+        }
+    }
+
     pub(crate) fn run_id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the engine's handle; `None` after the run's values were released.
+    /// Returns the engine's handle; `None` after the run's values were released, and for a run of another process.
     pub(crate) fn active(&self) -> Option<RunHandle> {
         match &*self.stage() {
             Stage::Active(handle) => Some(handle.clone()),
-            Stage::Ended(_) => None,
+            Stage::Followed(_) | Stage::Ended(_) => None,
         }
     }
 
@@ -72,16 +91,18 @@ impl Handle {
 
     /// Returns the report of a run that has ended.
     pub(crate) fn try_outcome(&self) -> Option<Arc<RunReport>> {
-        match self.active() {
-            Some(handle) => handle.try_outcome(),
-            None => Some(self.read_again()),
+        match &*self.stage() {
+            Stage::Active(handle) => return handle.try_outcome(),
+            Stage::Followed(_) => return None,
+            Stage::Ended(_) => {}
         }
+        Some(self.read_again())
     }
 
     /// Returns the report as JSON, if the run's values were released.
     pub(crate) fn report(&self) -> Option<Bytes> {
         match &*self.stage() {
-            Stage::Active(_) => None,
+            Stage::Active(_) | Stage::Followed(_) => None,
             Stage::Ended(outcome) => Some(outcome.report.clone()),
         }
     }
@@ -90,15 +111,18 @@ impl Handle {
     pub(crate) fn ended(&self) -> Option<(ThreadStatus, Option<RunError>)> {
         match &*self.stage() {
             Stage::Active(handle) => handle.try_outcome().map(|report| (report.status, report.error.clone())),
+            Stage::Followed(_) => None,
             Stage::Ended(outcome) => Some((outcome.status, outcome.error.clone())),
         }
     }
 
     pub(crate) async fn interactions(&self) -> Vec<Interaction> {
-        match self.active() {
-            Some(handle) => handle.interactions().await,
-            None => Vec::new(),
-        }
+        let handle = match &*self.stage() {
+            Stage::Active(handle) => handle.clone(),
+            Stage::Followed(open) => return open.clone(),
+            Stage::Ended(_) => return Vec::new(),
+        };
+        handle.interactions().await
     }
 
     pub(crate) async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
@@ -138,7 +162,7 @@ impl Handle {
         };
         let outcome = match &*self.stage() {
             Stage::Ended(outcome) => outcome.clone(),
-            Stage::Active(_) => {
+            Stage::Active(_) | Stage::Followed(_) => {
                 return Arc::new(unreadable(ThreadStatus::Running, "the run has not ended".to_owned()));
             }
         };

@@ -10,6 +10,7 @@ pub(crate) mod changes;
 pub(crate) mod event_log;
 pub(crate) mod figures;
 pub(crate) mod first_tokens;
+pub(crate) mod followed;
 pub(crate) mod handle;
 pub(crate) mod histories;
 pub(crate) mod idempotency;
@@ -48,7 +49,7 @@ use crate::runs::questions::Questions;
 use crate::runs::quota::CountedRun;
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
-/// A run that was started or resumed by this service.
+/// A run that was started or resumed by this service, or a run of another process that streams of this service read.
 pub(crate) struct Run {
     pub(crate) handle: Handle,
     pub(crate) info: RunInfo,
@@ -63,6 +64,8 @@ pub(crate) struct Run {
     pub(crate) streams: StreamGate,
     /// Memory reserved for its input, until the run ends.
     input: Mutex<Option<MemoryReservation>>,
+    /// Another process executes the run. Its events are read from the store.
+    pub(crate) is_followed: bool,
     /// Counts the run as one of its tenant's, until the run ends.
     counted: Mutex<Option<CountedRun>>,
 }
@@ -84,9 +87,22 @@ impl Run {
         first_piece: u64,
         event_bytes: Arc<AtomicUsize>,
     ) -> Self {
+        Self::of(Handle::new(handle), info, limits, first_piece, event_bytes)
+    }
+
+    /// Creates a run that another process executes.
+    pub(crate) fn followed(run_id: &str, info: RunInfo, limits: &Limits, event_bytes: Arc<AtomicUsize>) -> Self {
+        Self {
+            is_followed: true,
+            // The events from the store have no pieces, whose first number this is.
+            ..Self::of(Handle::followed(run_id), info, limits, 1, event_bytes)
+        }
+    }
+
+    fn of(handle: Handle, info: RunInfo, limits: &Limits, first_piece: u64, event_bytes: Arc<AtomicUsize>) -> Self {
         let log_limits = (limits.events_per_run, limits.event_bytes_per_run);
         Self {
-            handle: Handle::new(handle),
+            handle,
             info,
             left: OnceLock::new(),
             decided: watch::Sender::new(false),
@@ -96,6 +112,7 @@ impl Run {
             figures: FigureCounter::default(),
             streams: StreamGate::new(limits.streams_per_run),
             input: Mutex::default(),
+            is_followed: false,
             counted: Mutex::default(),
         }
     }
@@ -139,6 +156,11 @@ impl Run {
     /// elsewhere.
     pub(crate) fn decided(&self) {
         self.decided.send_replace(true);
+    }
+
+    /// Records the status in the store of a run that continues elsewhere. Only the first status is recorded.
+    pub(crate) fn leave(&self, status: &'static str) {
+        self.left.get_or_init(|| status);
     }
 
     /// True if the run continues in another process, or later in this one.
@@ -417,8 +439,7 @@ impl Runs {
     /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
     /// this id may be registered already, and is not removed.
     pub(crate) fn leave(&self, run: &Arc<Run>, status: &'static str) {
-        // Only the first status is recorded.
-        run.left.get_or_init(|| status);
+        run.leave(status);
         let mut state = self.state();
         if state.is_registered(run) {
             self.changes.leave(run.summary());
