@@ -6,7 +6,7 @@ use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Worker};
-use crate::commands::{asks, chain};
+use crate::commands::{append, asks, chain};
 
 /// A service process and a client of it.
 struct Service {
@@ -180,4 +180,100 @@ pub(crate) fn an_idempotency_key_starts_one_run_across_all_services(cluster: &Cl
     }
     assert_eq!(runs.len(), 12);
     assert_eq!(cluster.statuses().len(), 12, "no run was started beside those");
+}
+
+/// A stream of a run's events.
+struct EventStream {
+    response: reqwest::Response,
+    text: String,
+}
+
+impl EventStream {
+    async fn open(service: &Service, id: &str, after: Option<&Value>) -> Self {
+        let mut request = service.client.get(format!("{}/v1/runs/{id}/events", service.address));
+        if let Some(event) = after {
+            request = request.header("Last-Event-ID", event["sequence"].to_string());
+        }
+        let response = request.send().await.expect("answers");
+        assert_eq!(response.status().as_u16(), 200);
+        let text = String::new();
+        Self { response, text }
+    }
+
+    /// Returns the next event; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let data = block.lines().find_map(|line| line.strip_prefix("data: "));
+                let event = data.map(|data| serde_json::from_str(data).expect("is JSON"));
+                self.text = rest.to_owned();
+                match event {
+                    Some(event) => return Some(event),
+                    // A comment.
+                    None => continue,
+                }
+            }
+            let chunk = self.response.chunk().await.expect("the stream does not break")?;
+            self.text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+        }
+    }
+
+    /// Reads until this node starts.
+    async fn until_node(&mut self, node: &str, read: &mut Vec<Value>) {
+        loop {
+            let event = self.next().await.expect("the run goes on");
+            let is_found = event["type"] == "NODE_STARTED" && event["nodeId"] == node;
+            read.push(event);
+            if is_found {
+                return;
+            }
+        }
+    }
+
+    /// Reads the rest. The last item has the status of the run.
+    async fn rest(&mut self, read: &mut Vec<Value>) {
+        while let Some(event) = self.next().await {
+            read.push(event);
+        }
+    }
+}
+
+pub(crate) fn services_stream_a_run_of_a_worker_live_also_when_the_worker_is_killed(cluster: &Cluster) {
+    let wait = |event: &str| json!({"id": event, "type": "WAIT", "config": {"event": event}});
+    let nodes = [wait("one"), append("a", 0.0), wait("two"), append("b", 0.0)];
+    cluster.write("main.json", &chain(&nodes));
+    let services = [
+        Service::start(cluster, "first", &["--detach"]),
+        Service::start(cluster, "second", &["--detach"]),
+    ];
+    let runtime = runtime();
+    let body = json!({"workflow": "main", "runId": "run-1"});
+    let (status, begun) = runtime.block_on(answered(services[0].post("/v1/runs", &body)));
+    assert_eq!(status, 201, "{begun}");
+    let emit = |name: &str| {
+        let told = answered(services[0].post("/v1/runs/run-1/emit", &json!({"name": name})));
+        assert_eq!(runtime.block_on(told).0, 200);
+    };
+    let worker = cluster.worker("worker");
+    let (mut whole, mut parts) = (Vec::new(), Vec::new());
+    let mut stream = runtime.block_on(EventStream::open(&services[0], "run-1", None));
+    let mut part = runtime.block_on(EventStream::open(&services[1], "run-1", None));
+    // The run waits in this node: its events arrive before its next step.
+    runtime.block_on(stream.until_node("one", &mut whole));
+    runtime.block_on(part.until_node("one", &mut parts));
+    emit("one");
+    runtime.block_on(stream.until_node("two", &mut whole));
+    // The other client reconnects.
+    part = runtime.block_on(EventStream::open(&services[1], "run-1", parts.last()));
+    runtime.block_on(part.until_node("two", &mut parts));
+    worker.kill();
+    emit("two");
+    let _worker = cluster.worker("other-worker");
+    runtime.block_on(stream.rest(&mut whole));
+    runtime.block_on(part.rest(&mut parts));
+    assert_eq!(parts, whole);
+    let end = whole.pop().expect("an end");
+    assert_eq!(end["status"], "COMPLETED", "{end}");
+    let stored = cluster.json(&["runs", "events", "run-1"]);
+    assert_eq!(stored["events"], json!(whole));
 }
