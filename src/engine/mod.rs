@@ -603,7 +603,7 @@ impl Engine {
     /// let mut follower = engine.follow(run.run_id(), 0);
     /// while !follower.is_over() {
     ///     for event in follower.read().await? {
-    ///         println!("{event}");
+    ///         println!("{}", event.to_json());
     ///     }
     ///     // ... wait, for example for 100 ms
     /// }
