@@ -166,7 +166,7 @@ impl Feed {
             self.service.runs().find(self.run.id())
         } else if self.run.has_left() {
             // On an error the stream ends, and the client requests it again.
-            self.service.follow(self.run.id()).await.ok().flatten()
+            self.service.follow_left(self.run.id()).await.ok().flatten()
         } else {
             None
         };

@@ -25,13 +25,23 @@ impl Service {
     /// Returns a run that another process executes, or will claim. Its log is filled as long as the returned value exists. `None` if
     /// the run is unknown or has ended, or if no other process can execute it.
     pub(super) async fn follow(&self, id: &str) -> Result<Option<Arc<Run>>, Problem> {
+        let stored = self.in_shared_store(id).await?;
+        let unfinished = stored.filter(|stored| !stored.status.is_final());
+        unfinished.map(|stored| self.followed_run(stored)).transpose()
+    }
+
+    /// Like [`Self::follow`], for a run that this process executed until another one claimed it. The run may have ended since.
+    pub(super) async fn follow_left(&self, id: &str) -> Result<Option<Arc<Run>>, Problem> {
+        let stored = self.in_shared_store(id).await?;
+        stored.map(|stored| self.followed_run(stored)).transpose()
+    }
+
+    /// Returns the entry of a run that other processes may execute.
+    async fn in_shared_store(&self, id: &str) -> Result<Option<StoredRun>, Problem> {
         if !self.is_shared() || self.is_draining() {
             return Ok(None);
         }
-        match self.in_store(id).await? {
-            Some(stored) if !stored.status.is_final() => self.followed_run(stored).map(Some),
-            Some(_) | None => Ok(None),
-        }
+        self.in_store(id).await
     }
 
     /// Returns the youngest unfinished run of the store that fits the filter and that `is_asked` accepts, if other processes share
@@ -61,7 +71,7 @@ impl Service {
     }
 
     /// True if other processes may execute runs of the store.
-    fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         self.engine().store().is_some_and(|store| store.claims().is_some())
     }
 

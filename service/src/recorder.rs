@@ -83,7 +83,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     }
     // No event follows, so the report is final.
     let report = run.handle.outcome().await;
-    let left = unfinished_status(&service, &run).await;
+    let left = status_elsewhere(&service, &run).await;
     if let Some(status) = left {
         service.runs().leave(&run, status);
     } else {
@@ -129,11 +129,14 @@ async fn push(run: &Arc<Run>, event: Arc<Event>) {
         .unwrap_or_else(|error| tracing::error!(%error, "recording an event failed"));
 }
 
-/// Returns the run's status in the store if the run has ended in this process only, and can be resumed.
-async fn unfinished_status(service: &Service, run: &Run) -> Option<&'static str> {
+/// Returns the run's status in the store if the run has ended in this process only, and can be resumed or was continued by another
+/// process.
+async fn status_elsewhere(service: &Service, run: &Run) -> Option<&'static str> {
+    // The other process may have ended the run before this one learned that it had lost it: the outcome here is no outcome then.
+    let may_be_continued = service.is_shared() && run.may_continue_elsewhere();
     match service.in_store(run.id()).await {
         Ok(Some(stored)) => Some(stored.status)
-            .filter(|status| !status.is_final())
+            .filter(|status| !status.is_final() || may_be_continued)
             .map(RunStatus::as_str),
         Ok(None) => None,
         // The store failed: treat the run as unfinished, since clients have received only events that the store has.

@@ -206,7 +206,7 @@ impl EventStream {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let data = block.lines().find_map(|line| line.strip_prefix("data: "));
                 let event = data.map(|data| serde_json::from_str(data).expect("is JSON"));
-                self.text = rest.to_owned();
+                self.text = rest.to_string();
                 match event {
                     Some(event) => return Some(event),
                     // A comment.

@@ -74,24 +74,24 @@ async fn a_reader_at_another_process_gets_each_event_of_a_run_once_and_in_order_
     let Pair { owner, other, .. } = Pair::new().await;
     let id = owner.start("steps", json!({"n": STEPS})).await;
     let (mut here, mut there) = (stream(&owner, &id).await, stream(&other, &id).await);
-    let (mut read_here, mut read_there) = (Vec::new(), Vec::new());
+    let (mut owner_read, mut other_read) = (Vec::new(), Vec::new());
     for _ in 0..STEPS {
         // The run waits in this node until the reader of the other process has seen it.
-        read_to(&mut there, "NODE_STARTED", "step", &mut read_there).await;
-        read_to(&mut here, "NODE_STARTED", "step", &mut read_here).await;
-        assert_eq!(read_there, read_here);
+        read_to(&mut there, "NODE_STARTED", "step", &mut other_read).await;
+        read_to(&mut here, "NODE_STARTED", "step", &mut owner_read).await;
+        assert_eq!(other_read, owner_read);
         owner.gate.add_permits(1);
     }
-    rest(here, &mut read_here).await;
-    rest(there, &mut read_there).await;
-    assert_eq!(read_there, read_here);
-    let end = read_there.last().expect("an end");
+    rest(here, &mut owner_read).await;
+    rest(there, &mut other_read).await;
+    assert_eq!(other_read, owner_read);
+    let end = other_read.last().expect("an end");
     assert_eq!(
         (end.name.as_deref(), &end.json["status"]),
         (Some("end"), &json!("COMPLETED"))
     );
     let late = stream(&other, &id).await.all().await;
-    assert_eq!(late, read_here, "also after the end");
+    assert_eq!(late, owner_read, "also after the end");
 }
 
 #[tokio::test]
@@ -131,12 +131,12 @@ async fn streams_continue_when_another_process_takes_the_run_over() {
     let Pair { owner, other, store } = Pair::new().await;
     let id = owner.start("steps", json!({"n": 4})).await;
     let (mut here, mut there) = (stream(&owner, &id).await, stream(&other, &id).await);
-    let (mut read_here, mut read_there) = (Vec::new(), Vec::new());
-    for (events, read) in [(&mut here, &mut read_here), (&mut there, &mut read_there)] {
+    let (mut owner_read, mut other_read) = (Vec::new(), Vec::new());
+    for (events, read) in [(&mut here, &mut owner_read), (&mut there, &mut other_read)] {
         read_to(events, "NODE_STARTED", "step", read).await;
     }
     owner.gate.add_permits(1);
-    for (events, read) in [(&mut here, &mut read_here), (&mut there, &mut read_there)] {
+    for (events, read) in [(&mut here, &mut owner_read), (&mut there, &mut other_read)] {
         read_to(events, "NODE_STARTED", "step", read).await;
     }
     store.take_over();
@@ -145,14 +145,14 @@ async fn streams_continue_when_another_process_takes_the_run_over() {
     // The first process has lost the run: it cannot record the outcome of its call.
     owner.gate.add_permits(1);
     other.gate.add_permits(3);
-    rest(here, &mut read_here).await;
-    rest(there, &mut read_there).await;
+    rest(here, &mut owner_read).await;
+    rest(there, &mut other_read).await;
     let whole = stream(&other, &id).await.all().await;
     assert_eq!(whole.last().expect("an end").json["status"], "COMPLETED");
     let sequences: Vec<u64> = whole.iter().filter_map(|event| event.id).collect();
     assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>());
-    assert_eq!(read_there, whole, "at the process that took it over");
-    assert_eq!(read_here, whole, "at the process that lost it");
+    assert_eq!(other_read, whole, "at the process that took it over");
+    assert_eq!(owner_read, whole, "at the process that lost it");
 }
 
 #[tokio::test]

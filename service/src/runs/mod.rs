@@ -152,6 +152,13 @@ impl Run {
         is_told.then_some((status, error))
     }
 
+    /// True if the run has ended in this process with an outcome that may be local to it: another process may have continued the run
+    /// from its last step in the store.
+    pub(crate) fn may_continue_elsewhere(&self) -> bool {
+        let ended = self.handle.ended();
+        ended.is_some_and(|(status, error)| may_go_on_elsewhere(status, error.as_ref()))
+    }
+
     /// Marks the run as decided: its recorder has read every event, and the service has checked whether the run continues
     /// elsewhere.
     pub(crate) fn decided(&self) {
