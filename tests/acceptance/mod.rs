@@ -20,6 +20,7 @@ mod loops;
 mod module_docs;
 mod mutants;
 mod nodes;
+mod orphans;
 mod release;
 mod run_code;
 mod semantics;
