@@ -19,6 +19,7 @@ pub use pirn_actors::engine::MailboxDepths;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 use pirn_actors::events::Subscription;
 use pirn_actors::host::ThreadTag;
+use pirn_actors::sessions::MemorySessions;
 use pirn_conversation::conversation::TokenUsage;
 use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
 use pirn_definition::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -234,6 +235,22 @@ impl Engine {
         let graphs = self.shared.graphs();
         let graph = graphs.iter().find(|graph| *graph.workflow_id == *id)?;
         self.definitions.workflow(graph)
+    }
+
+    /// Returns a plan of the loaded workflows and triggers for runs apart from those of this engine: without its store, sessions,
+    /// schedules and notifications, and with separate model limits and usage.
+    pub(crate) fn trial_plan(&self) -> Result<Plan, BuildError> {
+        let mut ports = self.shared.ports().clone();
+        ports.journal = None;
+        ports.schedules = None;
+        ports.sessions = Arc::new(MemorySessions::default());
+        ports.notify = Arc::new(|_, _| ());
+        ports.models = self.runtime.names().models.apart().map_err(BuildError::Profiles)?;
+        Ok(Plan {
+            ports,
+            graphs: self.shared.graphs(),
+            triggers: self.definitions.triggers(),
+        })
     }
 
     /// Starts a run. Errors: WORKFLOW_NOT_FOUND if no workflow has this id, OVERLOADED if the engine is full, CANCELLED while it

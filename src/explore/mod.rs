@@ -22,28 +22,38 @@
 
 mod answers;
 mod choices;
+mod collected;
 mod offline;
 mod outcome;
+mod replayed;
 mod schedule;
 mod search;
+mod tree;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pirn_actors::events::Subscription;
+use pirn_core::run::RunReport;
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::{BlockingEvents, BuildError, EngineBuilder, Plan, blocking};
+use crate::engine::{BlockingEvents, BuildError, Engine, EngineBuilder, Plan, blocking};
 use crate::run_setup::{RunSetup, run_setup_methods};
 pub(crate) use answers::Answers;
 pub use choices::{Choices, InvalidChoices};
+use collected::Collected;
+use offline::Refused;
 pub(crate) use offline::{OfflineModels, OfflineTools};
 pub use outcome::{Outcome, OutcomeError};
+pub use replayed::{OrderStep, ReplayedOrder};
 use schedule::{ScheduleResult, ScheduleRun};
 use search::{Prefix, Search};
+use tree::{LeafEnd, TreeBuilder};
+pub use tree::{OrderEnd, OrderEvent, OrderNode, OrderTree, TreeLimit};
 
 /// Default maximum number of schedules.
 // Each schedule runs the workflow from its start, so the number bounds the time of an exploration.
@@ -92,6 +102,18 @@ pub enum ExploreError {
         /// The choices up to the first one that does not exist.
         order: Vec<String>,
     },
+    /// With [`Explorer::offline_only`], a run called something outside of it that is not offline.
+    NotOffline {
+        /// The model or function with its name.
+        called: String,
+    },
+    /// [`Explorer::stop_when`] ended a replay.
+    Stopped,
+    /// The events of a replay exceed the memory limit.
+    TooManyEvents {
+        /// The limit in bytes.
+        max_bytes: u64,
+    },
 }
 
 impl std::fmt::Display for ExploreError {
@@ -114,6 +136,18 @@ impl std::fmt::Display for ExploreError {
                     order.join(", ")
                 }
             ),
+            Self::NotOffline { called } => write!(
+                f,
+                "the run calls {called}, which is not offline: use a profile of the provider `scripted`, `echo` or `extractive`"
+            ),
+            Self::Stopped => f.write_str("the replay was stopped before the end of the run"),
+            Self::TooManyEvents { max_bytes } => {
+                write!(
+                    f,
+                    "the events of the order need more than {} KiB of memory",
+                    max_bytes >> 10
+                )
+            }
         }
     }
 }
@@ -124,7 +158,11 @@ impl std::error::Error for ExploreError {
             // The message is the inner error's, so the chain continues with its cause.
             Self::Build(error) => error.source(),
             Self::Refused(error) => error.source(),
-            Self::NotRepeatable { .. } | Self::NoSuchOrder { .. } => None,
+            Self::NotRepeatable { .. }
+            | Self::NoSuchOrder { .. }
+            | Self::NotOffline { .. }
+            | Self::Stopped
+            | Self::TooManyEvents { .. } => None,
         }
     }
 }
@@ -133,34 +171,62 @@ impl std::error::Error for ExploreError {
 /// threads are not used. Models and tools that need the outside world are not called: `echo` replaces the models, and the tools
 /// return a result that explains this.
 pub fn explore(builder: EngineBuilder) -> Explorer {
-    Explorer {
-        builder,
-        setup: RunSetup::default(),
-        answers: Answers::default(),
-        max_schedules: DEFAULT_SCHEDULES,
-        samples: DEFAULT_SAMPLES,
-        // A fixed seed, so that two explorations of one workflow report the same orders.
-        rules: Rules {
-            seed: 0,
-            timeouts: false,
-            keeps_time: false,
-            is_strict: false,
-            is_reduced: true,
-        },
-        subscriptions: Vec::new(),
-        on_progress: None,
-        stop_when: Box::new(|| false),
+    Explorer::of(Source::Builder(Box::new(builder)))
+}
+
+/// Creates an exploration of the workflows that an engine has loaded, like [`explore`] for its builder. The engine's runs, store,
+/// sessions, model limits and usage are not involved. Triggers that were added with [`Engine::add_trigger`] are not part of it.
+///
+/// ```
+/// # use pirn::{Engine, explore};
+/// let engine = Engine::builder().workflows(include_str!("../../examples/tutorial/2-route.json")).build()?;
+/// let explored = explore::explore_engine(&engine).input("Where is it?").run()?;
+/// assert_eq!(explored.outcomes.len(), 1, "{explored}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn explore_engine(engine: &Engine) -> Explorer {
+    Explorer::of(Source::Plan(engine.trial_plan().map(Box::new)))
+}
+
+/// Workflows, models and tools of an exploration.
+enum Source {
+    Builder(Box<EngineBuilder>),
+    Plan(Result<Box<Plan>, BuildError>),
+}
+
+impl Explorer {
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            setup: RunSetup::default(),
+            answers: Answers::default(),
+            max_schedules: DEFAULT_SCHEDULES,
+            samples: DEFAULT_SAMPLES,
+            // A fixed seed, so that two explorations of one workflow report the same orders.
+            rules: Rules {
+                seed: 0,
+                timeouts: false,
+                keeps_time: false,
+                is_strict: false,
+                is_reduced: true,
+            },
+            is_offline_only: false,
+            subscriptions: Vec::new(),
+            on_progress: None,
+            stop_when: Box::new(|| false),
+        }
     }
 }
 
 /// Builder of an exploration.
 pub struct Explorer {
-    builder: EngineBuilder,
+    source: Source,
     setup: RunSetup,
     answers: Answers,
     max_schedules: u64,
     samples: u64,
     rules: Rules,
+    is_offline_only: bool,
     subscriptions: Vec<Subscription>,
     on_progress: Option<Box<dyn FnMut(Progress)>>,
     stop_when: Box<dyn FnMut() -> bool>,
@@ -256,8 +322,16 @@ impl Explorer {
         self
     }
 
-    /// Sets a function that is called after every schedule and ends the exploration if it returns true. The report then contains
-    /// the results so far and is not complete.
+    /// Fails the exploration with [`ExploreError::NotOffline`] if a run calls a model that needs the outside world, or a registered
+    /// function, which may have effects (default: `echo` replaces such models, and functions are called).
+    #[must_use]
+    pub fn offline_only(mut self, is_offline_only: bool) -> Self {
+        self.is_offline_only = is_offline_only;
+        self
+    }
+
+    /// Sets a function that is called at every choice and after every schedule, and ends the exploration if it returns true. The
+    /// report then contains the results so far and is not complete.
     #[must_use]
     pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
         self.stop_when = Box::new(is_enough);
@@ -291,12 +365,27 @@ impl Explorer {
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
     pub fn replay(self, choices: &Choices) -> Result<Outcome, ExploreError> {
-        let mut replayed = self.search(Some(choices)).map_err(|error| match error {
-            ExploreError::NotRepeatable { order } => ExploreError::NoSuchOrder { order },
-            other => other,
-        })?;
-        let outcome = replayed.outcomes.pop();
-        outcome.ok_or(ExploreError::NoSuchOrder { order: Vec::new() })
+        let (outcome, _, _) = self.follow(choices, None)?;
+        Ok(outcome)
+    }
+
+    /// Runs one order again like [`Self::replay`], and returns its events, report and steps.
+    ///
+    /// # Errors
+    /// [`ExploreError`]; `TooManyEvents` if the events need more than `max_bytes` of memory.
+    pub fn replay_with_events(self, choices: &Choices, max_bytes: u64) -> Result<ReplayedOrder, ExploreError> {
+        let collected = Collected::within(max_bytes);
+        let followed = self.follow(choices, Some(&collected));
+        if collected.is_full() {
+            return Err(ExploreError::TooManyEvents { max_bytes });
+        }
+        let (outcome, report, steps) = followed?;
+        Ok(ReplayedOrder {
+            outcome,
+            report,
+            events: collected.take(),
+            steps,
+        })
     }
 
     /// Runs the exploration on the calling thread.
@@ -304,16 +393,41 @@ impl Explorer {
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
     pub fn run(self) -> Result<Exploration, ExploreError> {
-        self.search(None)
+        let mut search = self.start(None, None)?;
+        let limit = search.run_all(None)?;
+        if limit == Some(TreeLimit::Schedules) {
+            search.sample()?;
+        }
+        let (explored, _) = search.all.finish(limit.is_none());
+        Ok(explored)
     }
 
-    /// Runs every order, or only the one of these choices.
-    fn search(mut self, only: Option<&Choices>) -> Result<Exploration, ExploreError> {
+    /// Runs the exploration on the calling thread like [`Self::run`], without samples, and returns the orders as a tree whose JSON has
+    /// about `max_bytes` at most.
+    ///
+    /// # Errors
+    /// [`ExploreError`]. A run that fails is an outcome, not an error.
+    pub fn tree(self, max_bytes: usize) -> Result<OrderTree, ExploreError> {
+        let mut search = self.start(None, None)?;
+        let mut tree = TreeBuilder::new();
+        let limit = search.run_all(Some((&mut tree, max_bytes)))?;
+        let (explored, places) = search.all.finish(limit.is_none());
+        Ok(tree.finish(explored, &places, limit))
+    }
+
+    /// Prepares a search of every order, or a replay of the order of these choices.
+    fn start(mut self, only: Option<&Choices>, collected: Option<&Collected>) -> Result<Running, ExploreError> {
         // A copy, because the workflow can switch the reduction off for this exploration only.
         let mut rules = self.rules;
-        let plan = self.builder.plan().map_err(ExploreError::Build)?;
+        let plan = match self.source {
+            Source::Builder(builder) => builder.plan(),
+            Source::Plan(plan) => plan.map(|plan| *plan),
+        };
+        let mut plan = plan.map_err(ExploreError::Build)?;
         // The events that a trigger or a waiting node receives depend on timing, so no two orders are equivalent there.
         rules.is_reduced &= !listens(&plan);
+        let refused = self.is_offline_only.then(Refused::default);
+        offline::restrict(&mut plan.ports, refused.as_ref());
         let workflow = self.setup.workflow.unwrap_or_else(|| plan.first_workflow());
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
@@ -327,47 +441,125 @@ impl Explorer {
             session: None,
             client_tools: Vec::new(),
         };
-        let schedule = ScheduleRun::new(plan, request, rules, self.answers, self.subscriptions);
-        let mut all = Outcomes {
-            by_key: BTreeMap::new(),
-            schedules: 0,
-            on_progress: self.on_progress,
-        };
-        let mut search = match only {
-            Some(choices) => {
-                (self.max_schedules, self.samples) = (1, 0);
-                Search::following(choices)
-            }
-            None => Search::new(rules.is_reduced),
-        };
-        let (mut complete, mut is_enough) = (false, false);
-        while !is_enough && all.schedules < self.max_schedules {
-            // An abandoned schedule counts too, because it costs a run up to the known state.
-            all.take(schedule.play(&search.next_prefix())?, false);
-            if !search.advance() {
-                // No untried choice is left, so sampling would only repeat known orders.
-                complete = true;
-                break;
-            }
-            is_enough = (self.stop_when)();
+        let search = only.map_or_else(|| Search::new(rules.is_reduced), Search::following);
+        if let Some(collected) = collected {
+            self.subscriptions.push(collected.subscription());
+            search.count_events(collected.clone());
         }
-        if !complete {
-            for sample in 0..self.samples {
-                if is_enough {
-                    break;
-                }
-                all.take(
-                    // A seed for each sample, so that every sample draws another order and a repeated exploration draws the same.
-                    schedule.play(&search.random_prefix(rules.seed.wrapping_add(sample)))?,
-                    true,
-                );
-                is_enough = (self.stop_when)();
+        search.stop_when({
+            let (mut stop, refused, collected) = (self.stop_when, refused.clone(), collected.cloned());
+            Box::new(move || {
+                // Both would only repeat what is known already.
+                let is_refused = refused.as_ref().is_some_and(|refused| refused.called().is_some());
+                is_refused || collected.as_ref().is_some_and(Collected::is_full) || stop()
+            })
+        });
+        Ok(Running {
+            schedule: ScheduleRun::new(plan, request, rules, self.answers, self.subscriptions),
+            search,
+            refused,
+            max_schedules: self.max_schedules,
+            samples: self.samples,
+            seed: rules.seed,
+            all: Outcomes {
+                by_key: BTreeMap::new(),
+                bytes: 0,
+                schedules: 0,
+                on_progress: self.on_progress,
+            },
+        })
+    }
+
+    /// Runs the order of these choices.
+    fn follow(
+        self,
+        choices: &Choices,
+        collected: Option<&Collected>,
+    ) -> Result<(Outcome, Option<Arc<RunReport>>, Vec<OrderStep>), ExploreError> {
+        let mut running = self.start(Some(choices), collected)?;
+        let prefix = running.search.next_prefix();
+        let played = running.play(&prefix).map_err(|error| match error {
+            ExploreError::NotRepeatable { order } => ExploreError::NoSuchOrder { order },
+            other => other,
+        })?;
+        match played {
+            ScheduleResult::Ended { outcome, report, .. } => {
+                let made = running.search.made();
+                let steps = made.iter().map(|choice| OrderStep {
+                    event: OrderEvent::of(choice),
+                    raised: choice.raised,
+                });
+                Ok((*outcome, report, steps.collect()))
             }
+            ScheduleResult::Stopped => Err(ExploreError::Stopped),
+            // A replay does not stop at known states.
+            ScheduleResult::Left { .. } => Err(ExploreError::NoSuchOrder { order: Vec::new() }),
         }
-        Ok(all.told(complete))
     }
 }
 
+/// An exploration in progress.
+struct Running {
+    schedule: ScheduleRun,
+    search: Search,
+    refused: Option<Refused>,
+    max_schedules: u64,
+    samples: u64,
+    seed: u64,
+    all: Outcomes,
+}
+
+impl Running {
+    fn play(&mut self, prefix: &Prefix) -> Result<ScheduleResult, ExploreError> {
+        let played = self.schedule.play(prefix);
+        // First, because a refused call fails its node and so changes the choices that follow.
+        match self.refused.as_ref().and_then(Refused::called) {
+            Some(called) => Err(ExploreError::NotOffline { called }),
+            None => played,
+        }
+    }
+
+    /// Runs all orders. Returns the limit that ended the search; none if every order was run.
+    fn run_all(&mut self, mut tree: Option<(&mut TreeBuilder, usize)>) -> Result<Option<TreeLimit>, ExploreError> {
+        while self.all.schedules < self.max_schedules {
+            let prefix = self.search.next_prefix();
+            // An abandoned schedule counts too, because it costs a run up to the known state.
+            let played = self.play(&prefix)?;
+            let Some(end) = self.all.take(played, false) else {
+                return Ok(Some(TreeLimit::Stopped));
+            };
+            if let Some((tree, _)) = &mut tree {
+                tree.add(&self.search.made(), end);
+            }
+            if !self.search.advance() {
+                // No untried choice is left, so sampling would only repeat known orders.
+                return Ok(None);
+            }
+            if self.search.is_stopped() {
+                return Ok(Some(TreeLimit::Stopped));
+            }
+            if let Some((tree, max_bytes)) = &tree
+                && tree.bytes().saturating_add(self.all.bytes) > *max_bytes
+            {
+                return Ok(Some(TreeLimit::Bytes));
+            }
+        }
+        Ok(Some(TreeLimit::Schedules))
+    }
+
+    /// Runs random orders.
+    fn sample(&mut self) -> Result<(), ExploreError> {
+        for sample in 0..self.samples {
+            // A seed for each sample, so that every sample draws another order and a repeated exploration draws the same.
+            let prefix = self.search.random_prefix(self.seed.wrapping_add(sample));
+            let played = self.play(&prefix)?;
+            if self.all.take(played, true).is_none() || self.search.is_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
 /// Returns whether a node or trigger waits for events.
 fn listens(plan: &Plan) -> bool {
     use pirn_definition::graph::NodeKind;
@@ -380,24 +572,23 @@ fn listens(plan: &Plan) -> bool {
 }
 
 struct Outcomes {
-    by_key: BTreeMap<String, Outcome>,
+    /// The outcomes, each with its number in the order of their discovery.
+    by_key: BTreeMap<String, (usize, Outcome)>,
+    /// Estimated size of the outcomes as JSON.
+    bytes: usize,
     schedules: u64,
     on_progress: Option<Box<dyn FnMut(Progress)>>,
 }
 
 impl Outcomes {
-    fn take(&mut self, played: ScheduleResult, is_sampling: bool) {
+    /// Adds the result of a schedule. Returns its end; none if it was stopped.
+    fn take(&mut self, played: ScheduleResult, is_sampling: bool) -> Option<LeafEnd> {
+        let end = match played {
+            ScheduleResult::Ended { key, outcome, .. } => LeafEnd::Outcome(self.add(key, *outcome)),
+            ScheduleResult::Left { state } => LeafEnd::Known(state),
+            ScheduleResult::Stopped => return None,
+        };
         self.schedules += 1;
-        if let ScheduleResult::Ended { key, outcome } = played {
-            match self.by_key.get_mut(&key) {
-                // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
-                Some(known) if known.order.len() <= outcome.order.len() => {}
-                Some(known) => *known = *outcome,
-                None => {
-                    self.by_key.insert(key, *outcome);
-                }
-            }
-        }
         let progress = Progress {
             schedules: self.schedules,
             outcomes: self.by_key.len(),
@@ -406,16 +597,44 @@ impl Outcomes {
         if let Some(tell) = &mut self.on_progress {
             tell(progress);
         }
+        Some(end)
     }
 
-    fn told(self, complete: bool) -> Exploration {
-        let mut outcomes: Vec<Outcome> = self.by_key.into_values().collect();
+    /// Adds an outcome and returns its number.
+    fn add(&mut self, key: String, outcome: Outcome) -> usize {
+        let next = self.by_key.len();
+        match self.by_key.get_mut(&key) {
+            Some((number, known)) => {
+                // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
+                if outcome.order.len() < known.order.len() {
+                    *known = outcome;
+                }
+                *number
+            }
+            None => {
+                let order: usize = outcome.order.iter().map(String::len).sum();
+                let message = outcome.error.as_ref().map_or(0, |error| error.message.len());
+                self.bytes += key.len() + order + message;
+                self.by_key.insert(key, (next, outcome));
+                next
+            }
+        }
+    }
+
+    /// Returns the exploration, and the index of each outcome in it by its number.
+    fn finish(self, complete: bool) -> (Exploration, Vec<usize>) {
+        let mut outcomes: Vec<(usize, Outcome)> = self.by_key.into_values().collect();
         // Ties are ordered by the steps, so that equal explorations print equal reports.
-        outcomes.sort_by(|one, other| (one.order.len(), &one.order).cmp(&(other.order.len(), &other.order)));
-        Exploration {
-            outcomes,
+        outcomes.sort_by(|(_, one), (_, other)| (one.order.len(), &one.order).cmp(&(other.order.len(), &other.order)));
+        let mut places = vec![0; outcomes.len()];
+        for (place, (number, _)) in outcomes.iter().enumerate() {
+            places[*number] = place;
+        }
+        let explored = Exploration {
+            outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(),
             schedules: self.schedules,
             complete,
-        }
+        };
+        (explored, places)
     }
 }

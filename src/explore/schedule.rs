@@ -13,7 +13,6 @@ use pirn_definition::error::RunError;
 use pirn_sync::Completion;
 
 use super::answers::Answers;
-use super::offline::{OfflineModels, OfflineTools};
 use super::outcome::{Outcome, outcome_of, stuck};
 use super::search::End;
 use super::{Choices, ExploreError, Prefix, Rules};
@@ -37,22 +36,26 @@ pub(super) enum ScheduleResult {
         key: String,
         /// Its outcome.
         outcome: Box<Outcome>,
+        /// Its report; none if it is deadlocked.
+        report: Option<Arc<RunReport>>,
     },
     /// Stopped at a state that an earlier schedule has reached.
-    Left,
+    Left {
+        /// Hash of the state.
+        state: u64,
+    },
+    /// Stopped by the caller.
+    Stopped,
 }
 
 impl ScheduleRun {
     pub(super) fn new(
-        mut plan: Plan,
+        plan: Plan,
         request: RunRequest,
         rules: Rules,
         answers: Answers,
         subscriptions: Vec<Subscription>,
     ) -> Self {
-        // Thousands of schedules must not call a provider or change anything outside.
-        plan.ports.models = Arc::new(OfflineModels(plan.ports.models));
-        plan.ports.tools = Arc::new(OfflineTools(plan.ports.tools));
         let answers = Rc::new(move |question: &Interaction| answers.to(question));
         Self {
             plan,
@@ -99,20 +102,25 @@ impl ScheduleRun {
         })
         .map_err(ExploreError::Refused)?;
         let made = prefix.made();
-        let order = made.iter().filter(|made| made.is_shown).map(|made| made.what.clone());
+        let order = made
+            .iter()
+            .filter(|made| made.is_shown)
+            .map(|made| made.event.to_string());
         let order: Vec<String> = order.collect();
         let replay = Choices::of(made.iter().map(|made| made.chosen));
-        let (key, mut outcome) = match (report, prefix.end()) {
+        let (key, mut outcome) = match (&report, prefix.end()) {
             // Checked before the report: an abandoned schedule may have no report, or one of a run that was not finished.
-            (_, End::Visited) => return Ok(ScheduleResult::Left),
+            (_, End::Visited(state)) => return Ok(ScheduleResult::Left { state }),
+            (_, End::Stopped) => return Ok(ScheduleResult::Stopped),
             (_, End::Diverged) => return Err(ExploreError::NotRepeatable { order }),
-            (Some(report), End::Complete) => outcome_of(&report, order, self.rules.is_strict),
+            (Some(report), End::Complete) => outcome_of(report, order, self.rules.is_strict),
             (None, End::Complete) => stuck(order),
         };
         outcome.replay = replay;
         Ok(ScheduleResult::Ended {
             key,
             outcome: Box::new(outcome),
+            report,
         })
     }
 

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use pirn_actors::host::{Chance, Chooser, Pending};
 
 use super::Choices;
+use super::collected::Collected;
 
 /// The search state, shared with the chooser of each schedule.
 pub(super) struct Search {
@@ -33,14 +34,22 @@ struct State {
     dice: Option<Chance>,
     made: Vec<Choice>,
     end: End,
+    /// Called at every choice; true ends the schedule.
+    stop: Box<dyn FnMut() -> bool>,
+    /// The events of the schedule, if they are collected.
+    collected: Option<Collected>,
 }
 
 /// A choice that was made.
 pub(super) struct Choice {
-    options: usize,
+    pub(super) options: usize,
     pub(super) chosen: usize,
-    /// Description of the choice.
-    pub(super) what: String,
+    /// The event that was chosen.
+    pub(super) event: Pending,
+    /// Hash of the state before the choice.
+    pub(super) state: u64,
+    /// Number of events that were raised before the choice, if they are collected.
+    pub(super) raised: usize,
     /// True if the choice is part of a displayed order: there were alternatives, or the event is in a branch.
     pub(super) is_shown: bool,
 }
@@ -50,10 +59,12 @@ pub(super) struct Choice {
 pub(super) enum End {
     /// The run ended or is deadlocked.
     Complete,
-    /// The schedule reached a state that was reached before.
-    Visited,
+    /// The schedule reached the state with this hash, which was reached before.
+    Visited(u64),
     /// A choice of the prefix did not exist in the repetition.
     Diverged,
+    /// [`Explorer::stop_when`](super::Explorer::stop_when) ended the schedule.
+    Stopped,
 }
 
 impl Search {
@@ -65,6 +76,8 @@ impl Search {
             dice: None,
             made: Vec::new(),
             end: End::Complete,
+            stop: Box::new(|| false),
+            collected: None,
         };
         Self {
             state: Rc::new(RefCell::new(state)),
@@ -76,6 +89,27 @@ impl Search {
         let search = Self::new(false);
         search.state.borrow_mut().prefix = choices.to_list();
         search
+    }
+
+    /// Sets the function that ends the current schedule when it returns true.
+    pub(super) fn stop_when(&self, stop: Box<dyn FnMut() -> bool>) {
+        self.state.borrow_mut().stop = stop;
+    }
+
+    /// Makes choices count the events that were raised before them.
+    pub(super) fn count_events(&self, collected: Collected) {
+        self.state.borrow_mut().collected = Some(collected);
+    }
+
+    /// Returns the choices of the last schedule.
+    pub(super) fn made(&self) -> Ref<'_, [Choice]> {
+        Ref::map(self.state.borrow(), |state| &state.made[..])
+    }
+
+    /// Returns whether the exploration must end.
+    pub(super) fn is_stopped(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        state.end == End::Stopped || (state.stop)()
     }
 
     /// Returns the prefix of the next schedule.
@@ -132,6 +166,11 @@ impl Prefix {
 impl Chooser for Prefix {
     fn choose(&mut self, options: &[Pending], state: u64) -> Option<usize> {
         let mut search = self.state.borrow_mut();
+        // At every choice and not only between schedules: one schedule of a long loop may take seconds.
+        if (search.stop)() {
+            search.end = End::Stopped;
+            return None;
+        }
         let place = search.made.len();
         let chosen = match (search.prefix.get(place).copied(), &search.dice) {
             (Some(chosen), _) => {
@@ -147,20 +186,22 @@ impl Chooser for Prefix {
             (None, None) => {
                 // A shorter way to a known state is followed, so that the reported orders are the shortest.
                 if search.is_reduced && search.visited.get(&state).is_some_and(|known| *known <= place) {
-                    search.end = End::Visited;
+                    search.end = End::Visited(state);
                     return None;
                 }
                 search.visited.insert(state, place);
                 0
             }
         };
-        let what = options.get(chosen)?;
+        let event = options.get(chosen)?.clone();
         let made = Choice {
             options: options.len(),
             chosen,
-            what: what.to_string(),
             // A step without an alternative outside of branches happens in every order, so it does not distinguish orders.
-            is_shown: options.len() > 1 || what.is_branch,
+            is_shown: options.len() > 1 || event.is_branch,
+            event,
+            state,
+            raised: search.collected.as_ref().map_or(0, Collected::count),
         };
         search.made.push(made);
         Some(chosen)

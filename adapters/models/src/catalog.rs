@@ -66,6 +66,15 @@ impl ModelCatalog {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner).models)
     }
 
+    /// Returns models of the present profiles with separate limits and usage, for trial runs.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn apart(&self) -> Result<Arc<ModelRegistry>, Vec<ProfileFault>> {
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        self.with(now.of_files.values(), &ModelRegistry::default())
+    }
+
     /// Returns the models of runs that start after files with these profiles were loaded. A profile replaces one of an earlier file
     /// with its id, but not a configured one.
     ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::journal::Graphs;
-use pirn_definition::definition::{Fault, Loaded, SourceFile};
+use pirn_definition::definition::{Fault, Loaded, SourceFile, TriggerDefinition};
 use pirn_definition::graph::{Compiled, Graph};
 use pirn_store::{Content, ContentHash};
 
@@ -60,6 +60,15 @@ impl Definitions {
     pub(crate) fn workflow(&self, graph: &Graph) -> Option<String> {
         let texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         texts.workflows.get(&graph.uid).cloned()
+    }
+
+    /// Returns the loaded triggers outside of workflows.
+    pub(crate) fn triggers(&self) -> Vec<TriggerDefinition> {
+        let texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let source = bundle([].into_iter(), texts.triggers.values(), [].into_iter());
+        // Parsed again: the text is that of a trigger that was loaded without a fault.
+        let loaded = Loaded::of(&[SourceFile::new("triggers", source)]);
+        loaded.triggers.into_iter().map(|trigger| trigger.value).collect()
     }
 
     /// Returns the definition of a run that starts with these graphs.
