@@ -55,6 +55,16 @@ pub struct Limits {
     /// Maximum number of runs of other processes whose events streams read (default 256); streams of further ones get 503. Each has
     /// its state in memory, like a run of this process.
     pub followed_runs: usize,
+    /// Maximum number of concurrent explorations of orders (default 1).
+    pub explorations: usize,
+    /// Maximum number of requests that wait for an exploration (default 8); further ones get 503.
+    pub explorations_waiting: usize,
+    /// Maximum number of orders of an exploration (default 2,000); the answer states that it is not complete.
+    pub exploration_orders: u64,
+    /// Time limit of an exploration (default 10 s); the answer states that it is not complete.
+    pub exploration_time: Duration,
+    /// Maximum size of the tree of an exploration, and of the events of one order (default 4 MiB).
+    pub exploration_bytes: usize,
     /// Maximum number of MCP sessions (default 1,000); further ones get 503.
     pub mcp_sessions: usize,
     /// Maximum number of retained idempotency keys (default 10,000); the oldest are dropped first.
@@ -91,6 +101,11 @@ impl Default for Limits {
             replays: 2,
             replays_waiting: 64,
             followed_runs: 256,
+            explorations: 1,
+            explorations_waiting: 8,
+            exploration_orders: 2_000,
+            exploration_time: Duration::from_secs(10),
+            exploration_bytes: 4 << 20,
             mcp_sessions: 1_000,
             idempotency_keys: 10_000,
             wait: Duration::from_mins(10),

@@ -64,6 +64,7 @@ struct Shared {
     limits: Limits,
     archive: Archive,
     replays: Replays,
+    explorations: Replays,
     histories: Histories,
     inputs: Budget,
     stream_bytes: Budget,
@@ -108,6 +109,7 @@ impl Service {
                 archive,
                 histories: Histories::new(engine.clone(), &options.limits, replays.clone()),
                 replays,
+                explorations: Replays::explorations(&options.limits),
                 inputs: Budget::new(options.limits.input_bytes),
                 stream_bytes: Budget::new(options.limits.stream_bytes),
                 enqueue_only: options.enqueue_only,
@@ -268,6 +270,10 @@ impl Service {
 
     pub(super) fn replays(&self) -> &Replays {
         &self.shared.replays
+    }
+
+    pub(super) fn explorations(&self) -> &Replays {
+        &self.shared.explorations
     }
 
     pub(super) fn histories(&self) -> &Histories {

@@ -148,7 +148,7 @@ fn unknown(service: &Service, id: &str) -> Problem {
 }
 
 /// Draws every workflow of a text in the format of workflow files. Returns the drawings with the ids of their workflows.
-fn drawings(text: String) -> Vec<(String, Drawing)> {
+pub(super) fn drawings(text: String) -> Vec<(String, Drawing)> {
     let loaded = Loaded::of(&[SourceFile::new("definition", text)]);
     let workflows = loaded.workflows.into_iter().map(|workflow| workflow.value);
     workflows

@@ -15,6 +15,7 @@ mod info;
 mod interactions;
 mod messages;
 mod open_questions;
+mod orders;
 mod query;
 mod recent_metrics;
 mod requests;
@@ -93,6 +94,8 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(interactions::answer))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::show))
+        .routes(routes!(orders::explore))
+        .routes(routes!(orders::show))
         .routes(routes!(drawings::of_workflow))
         .routes(routes!(drawings::of_run))
         .routes(routes!(drawings::of_plan))

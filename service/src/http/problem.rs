@@ -78,6 +78,12 @@ problem_codes! {
     StoreFailed = "STORE_FAILED", INTERNAL_SERVER_ERROR, "The store failed";
     /// The store does not answer a probe.
     StoreUnreachable = "STORE_UNREACHABLE", SERVICE_UNAVAILABLE, "The store does not answer";
+    /// A run of an exploration calls a model or function that is not offline.
+    NotOffline = "NOT_OFFLINE", CONFLICT, "The workflow is not offline";
+    /// The orders of a workflow cannot be explored, or one of them exceeds a limit.
+    NotExplored = "NOT_EXPLORED", CONFLICT, "The orders cannot be explored";
+    /// The workflow has no order with these choices.
+    NoSuchOrder = "NO_SUCH_ORDER", NOT_FOUND, "There is no such order";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered or withdrawn, or has never existed.
@@ -118,6 +124,8 @@ problem_codes! {
     TooManyStreams = "TOO_MANY_STREAMS", SERVICE_UNAVAILABLE, "Too many streams are open";
     /// The maximum numbers of concurrent replays and of waiting requests are reached.
     TooManyReplays = "TOO_MANY_REPLAYS", SERVICE_UNAVAILABLE, "Too many stored runs are being read";
+    /// The maximum numbers of concurrent explorations and of waiting requests are reached.
+    TooManyExplorations = "TOO_MANY_EXPLORATIONS", SERVICE_UNAVAILABLE, "Too many explorations are in progress";
     /// The memory limit for requests and inputs is reached.
     TooManyBytes = "TOO_MANY_BYTES", TOO_MANY_REQUESTS, "Too much memory is in use";
     /// Too many messages of people wait in the run.

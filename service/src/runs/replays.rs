@@ -1,4 +1,4 @@
-//! Replays of stored runs: a limited number at a time, on blocking threads.
+//! Replays of stored runs, and explorations: a limited number at a time, on blocking threads.
 //!
 //! A replay takes time proportional to the run's steps, and rebuilds all of the run's values in memory.
 
@@ -10,22 +10,36 @@ use tokio::sync::Semaphore;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::limits::Limits;
 
-/// Limits concurrent replays.
+/// Limits concurrent replays, or concurrent explorations.
 #[derive(Clone)]
 pub(crate) struct Replays {
     places: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     limit: usize,
+    /// Code and subject of the refusal when too many requests wait.
+    refusal: (ProblemCode, &'static str),
 }
 
 impl Replays {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let at_once = limits.replays.clamp(1, Semaphore::MAX_PERMITS / 2);
-        let waiting = limits.replays_waiting.min(Semaphore::MAX_PERMITS / 2);
+        let refusal = (ProblemCode::TooManyReplays, "a stored run to be replayed");
+        Self::of((limits.replays, limits.replays_waiting), refusal)
+    }
+
+    /// Creates the limits of explorations, which take longer: they must not delay the replays that a page needs.
+    pub(crate) fn explorations(limits: &Limits) -> Self {
+        let refusal = (ProblemCode::TooManyExplorations, "the orders of a workflow");
+        Self::of((limits.explorations, limits.explorations_waiting), refusal)
+    }
+
+    fn of((at_once, waiting): (usize, usize), refusal: (ProblemCode, &'static str)) -> Self {
+        let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS / 2);
+        let waiting = waiting.min(Semaphore::MAX_PERMITS / 2);
         Self {
             places: Arc::new(Semaphore::new(at_once)),
             waiting: Arc::new(Semaphore::new(at_once + waiting)),
             limit: waiting,
+            refusal,
         }
     }
 
@@ -35,16 +49,25 @@ impl Replays {
         T: Send + 'static,
         F: Future<Output = T>,
     {
+        let runtime = Handle::current();
+        self.run_blocking(move || runtime.block_on(work())).await
+    }
+
+    /// Like [`Self::run`], for work without async calls.
+    pub(crate) async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let Ok(_waits) = self.waiting.try_acquire() else {
-            let detail = format!("{} requests wait for a stored run to be replayed", self.limit);
-            return Err(Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1));
+            let (code, subject) = self.refusal;
+            let detail = format!("{} requests wait for {subject}", self.limit);
+            return Err(Problem::new(code, detail).retry_after(1));
         };
         let place = Arc::clone(&self.places).acquire_owned().await;
-        let runtime = Handle::current();
         let done = tokio::task::spawn_blocking(move || {
             // The permit belongs to the replay: it continues, and counts, even if the request was dropped.
             let _place = place;
-            runtime.block_on(work())
+            work()
         });
         done.await
             .map_err(|error| Problem::new(ProblemCode::Internal, format!("a replay failed: {error}")))

@@ -36,6 +36,14 @@ pub(crate) fn of_log(log: &EventLog) -> Vec<ThreadSpan> {
     threads.spans
 }
 
+/// Returns the threads of a run with these events, in the order of their first steps.
+pub(crate) fn of_events(events: &[Event]) -> Vec<ThreadSpan> {
+    let mut threads = Threads::default();
+    let relevant = events.iter().filter(|event| is_relevant(event.raised.event_type));
+    relevant.for_each(|event| threads.observe(event));
+    threads.spans
+}
+
 /// Returns the ids of the workflows of the threads in the log's events, and the definitions of those that were written during the run,
 /// by id.
 pub(crate) fn workflows_in_log(log: &EventLog) -> (BTreeSet<Arc<str>>, BTreeMap<String, String>) {
