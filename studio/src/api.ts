@@ -37,6 +37,21 @@ export const isExport = data !== undefined;
 /** The run ids in an exported page. */
 export const exportedRuns: string[] = Object.keys(data?.responses ?? {}).flatMap((path) => /^\/runs\/([^/?]+)$/.exec(path)?.[1] ?? []);
 
+/** Answers for the run of an explored order, by path. The service has no such run. */
+let order: { [path: string]: unknown } = {};
+/** The first characters of the id of such a run. Ids of runs have no colon. */
+const ORDER = "order:";
+export const isOrder = (id: string) => id.startsWith(ORDER);
+
+/** Makes the page show the run of an explored order, and returns its id. */
+export function showOrder(replay: string, answers: { [rest: string]: unknown }): string {
+  const id = ORDER + replay;
+  order = Object.fromEntries(Object.entries(answers).map(([rest, answer]) => [`/runs/${encodeURIComponent(id)}${rest}`, answer]));
+  return id;
+}
+
+const fixed = (path: string) => data?.responses ?? (path.startsWith(`/runs/${encodeURIComponent(ORDER)}`) ? order : undefined);
+
 /** Whether the service answers; views show stale data while it does not. */
 export const connection = signal<"online" | "lost">("online");
 /** The service has refused a request because it had no valid token. */
@@ -104,16 +119,17 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
   return response;
 }
 
-/** An answer of an exported page: with the exact parameters, or else without parameters. */
-function fromExport(path: string): unknown {
-  const responses = data!.responses;
+/** An answer that the page has: with the exact parameters, or else without parameters. */
+function fromPage(path: string, responses: { [path: string]: unknown }): unknown {
   const found = responses[path] ?? responses[path.replace(/\?.*/, "")];
-  if (found === undefined) throw new Problem("NOT_EXPORTED", 404, "This file does not contain the data.", "Open the run in the Studio of a service.");
-  return found;
+  if (found !== undefined) return found;
+  if (!data) throw new Problem("NOT_EXPLORED", 404, "The page does not have the order.", "Explore the orders of the workflow again.");
+  throw new Problem("NOT_EXPORTED", 404, "This file does not contain the data.", "Open the run in the Studio of a service.");
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  if (data) return fromExport(path) as T;
+  const known = fixed(path);
+  if (known) return fromPage(path, known) as T;
   const response = await send(path, { signal });
   return (response.headers.get("Content-Type") ?? "").includes("json") ? response.json() : ((await response.text()) as T);
 }
@@ -244,9 +260,9 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The events of an exported run: a list, `{events}`, lines of JSON, or the stream as the service sends it. */
+/** The events of an exported run or an explored order: a list, `{events}`, lines of JSON, or the stream as the service sends it. */
 export function exportedEvents(path: string): RunEvent[] {
-  const found = fromExport(path) as RunEvent[] | { events: RunEvent[] } | string;
+  const found = fromPage(path, fixed(path) ?? {}) as RunEvent[] | { events: RunEvent[] } | string;
   if (Array.isArray(found)) return found;
   if (typeof found !== "string") return found.events;
   const lines = found.split("\n").map((line) => (line.startsWith("data: ") ? line.slice(6) : line));

@@ -75,7 +75,7 @@ export function Details({ run }: { run: OpenRun }) {
           <JsonTree key={current.end} value={current.output} />
         </section>
       )}
-      {current && canChange() && info.value?.store && <WhatIf run={run} visit={current} />}
+      {current && canChange() && !run.isFixed && info.value?.store && <WhatIf run={run} visit={current} />}
       {config && (
         <details>
           <summary>Configuration</summary>

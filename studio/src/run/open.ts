@@ -1,7 +1,7 @@
 // The run that the page shows: its model, which follows the event stream, and what the API adds to it. Panes receive it as `run`.
 
 import { batch, computed, type Signal, signal } from "../reactive";
-import { exportedEvents, get, isExport, Problem, query, stream, type Sent } from "../api";
+import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../api";
 import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../types";
 import { toProblem } from "../ui/resource";
 import { Cursor } from "./cursor";
@@ -54,8 +54,15 @@ export class OpenRun {
   #frame = 0;
   #refreshTimer: ReturnType<typeof setTimeout> | undefined;
 
+  /** The page has all data of the run, which is exported or an explored order: it is read once, and cannot be changed. */
+  readonly isFixed: boolean;
+  /** The run is an explored order. It has no state of a step other than the last. */
+  readonly isOrder: boolean;
+
   constructor(readonly id: string) {
-    if (isExport) this.#openExport();
+    this.isOrder = isOrder(id);
+    this.isFixed = isExport || this.isOrder;
+    if (this.isFixed) this.#openExport();
     else {
       void this.#follow();
       void this.refresh();
@@ -138,7 +145,7 @@ export class OpenRun {
       const page = await get<{ next?: number | null; [name: string]: unknown }>(query(this.path(rest), { after, limit: PAGE }), this.#controller.signal);
       for (const item of items(page)) all.push(item);
       after = page.next ?? undefined;
-      isLast = after === undefined || isExport;
+      isLast = after === undefined || this.isFixed;
     }
     return all;
   }

@@ -12,7 +12,8 @@ export function OpenQuestions({ run, of }: { run: OpenRun; of?: (question: Quest
   const open = run.model.questionsAt(run.cursor.position.value).filter((question) => question.end === undefined && (of?.(question) ?? true));
   const resource = useResource<{ interactions: Interaction[] }>(open.length > 0 ? query(run.path("/interactions"), {}) : undefined);
   const known = new Map((resource.data.value?.interactions ?? []).map((one) => [one.id, one]));
-  if (open.length === 0) return null;
+  // An order answers its questions itself.
+  if (open.length === 0 || run.isOrder) return null;
   return (
     <section aria-label="Open questions" class="cards">
       {open.map((question) => (

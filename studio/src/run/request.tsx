@@ -1,7 +1,6 @@
 // The model requests of a run: each exactly as sent and as answered, why its prefix changed, and two of them side by side.
 
 import { useMemo } from "preact/hooks";
-import { isExport } from "../api";
 import { lazy } from "../lazy";
 import { setQuery, route } from "../router";
 import type { Json, RequestDetail, RequestItem } from "../types";
@@ -116,7 +115,7 @@ function Detail({ run, item, items, call, other }: DetailProps) {
         <h2>{item.nodeId || "compression"}</h2>
         <span class="dim mono">{item.effectId}</span>
         <span class="spring" />
-        {!isExport && <CopyAsTest run={run} />}
+        {!run.isFixed && <CopyAsTest run={run} />}
         <CopyButton label="Copy as cURL" text={() => curlOf(run, item.effectId)} />
       </header>
       <Facts

@@ -25,12 +25,12 @@ export function State({ run }: { run: OpenRun }) {
   const step = run.cursor.stepAt(position);
   const isAtEnd = position >= run.lastSequence.value;
   // At the end of the run, the report is that of the last step.
-  const here = useResource<Report>(step === undefined || isAtEnd ? undefined : query(run.path(), { at: step }));
-  const before = useResource<Report>(step === undefined || step === 0 ? undefined : query(run.path(), { at: step - 1 }));
+  const here = useResource<Report>(step === undefined || isAtEnd || run.isOrder ? undefined : query(run.path(), { at: step }));
+  const before = useResource<Report>(step === undefined || step === 0 || run.isOrder ? undefined : query(run.path(), { at: step - 1 }));
   const report = isAtEnd || step === undefined ? run.report.value : here.data.value;
   return (
     <div class="state">
-      {canChange() && <Actions run={run} step={step} report={isAtEnd || !here.loading.value ? report : undefined} />}
+      {canChange() && !run.isFixed && <Actions run={run} step={step} report={isAtEnd || !here.loading.value ? report : undefined} />}
       <OpenQuestions run={run} />
       <div class="state-body">
         <Variables run={run} report={report} before={before.data.value} />

@@ -30,6 +30,11 @@ export function Strip({ run }: { run: OpenRun }) {
           </a>
         )}
       </div>
+      {run.isOrder && (
+        <p class="order-note">
+          <a href={href(["workflows", model.workflow, "orders"])}>Back to the orders</a> An explored order, not a run of the service. Its times count the choices.
+        </p>
+      )}
       <p class="cause">{facts.cause}</p>
       <dl class="facts">
         <Fact name="Duration" value={model.startAt ? duration(end - model.startAt) : "–"} />

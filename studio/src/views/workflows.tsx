@@ -11,6 +11,7 @@ import { Dialog } from "../ui/keys";
 import { Facts, Panel } from "../ui/panel";
 import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
+import { Orders } from "./orders";
 import { RunTable } from "./run-table";
 import { StartForm } from "./start";
 
@@ -45,7 +46,11 @@ export function Workflows() {
 const RECENT = 100;
 
 export function Workflow() {
-  const id = route.value.args[0]!;
+  const [id = "", part] = route.value.args;
+  return part === "orders" ? <Orders id={id} /> : <Overview id={id} />;
+}
+
+function Overview({ id }: { id: string }) {
   const path = `/workflows/${encodeURIComponent(id)}`;
   const workflow = useResource<WorkflowItem>(path);
   const drawing = useResource<string>(`${path}/drawing?format=svg`);
@@ -62,9 +67,14 @@ export function Workflow() {
           / {id}
         </h1>
         {canChange() && (
-          <button class="primary" onClick={() => setStarting(true)}>
-            Start a run
-          </button>
+          <div class="actions">
+            <a class="button" href={href(["workflows", id, "orders"])}>
+              Explore orders
+            </a>
+            <button class="primary" onClick={() => setStarting(true)}>
+              Start a run
+            </button>
+          </div>
         )}
       </div>
       <Loaded resource={workflow}>{(found) => <About workflow={found} />}</Loaded>
