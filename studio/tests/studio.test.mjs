@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { axe, closeBrowser, launch, open, skip, studio } from "./browser.mjs";
 import { root } from "./server.mjs";
 import { provider } from "./provider.mjs";
-import { FAILING, fork, twoCalls } from "./workflows.mjs";
+import { FAILING, fork, RACE, twoCalls } from "./workflows.mjs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 
@@ -264,6 +264,90 @@ describe("the page", { skip, concurrency: false }, () => {
     clearInterval(release);
     far.close();
     await service.stop();
+  });
+
+  describe("of the orders of a race", () => {
+    let race;
+    before(async () => {
+      race = await studio([await file("race.json", RACE)], { store: false });
+    });
+    after(() => race.stop());
+
+    const explored = async (options) => {
+      const page = await open(race.url, "#/workflows/race", options);
+      await page.click("a:has-text('Explore orders')");
+      await page.click("button:has-text('Explore orders')");
+      await page.waitForSelector("[role=status]:has-text('3 outcomes in 6 orders. Every order was tried.')");
+      return page;
+    };
+
+    it("lists outcomes and orders, opens an order as a run by keyboard, and goes back", async () => {
+      const page = await explored();
+      assert.deepEqual(
+        await page.locator(".card .mono").allInnerTexts(),
+        ['["a","b"]', '["a","c"]', '["b","c"]'],
+      );
+      await page.focus("[role=listbox]");
+      for (let row = 0; row < 7; row += 1) await page.keyboard.press("ArrowDown");
+      assert.match(await text(page, "[role=option][aria-selected=true]"), /c\/wait-c wait/);
+      assert.deepEqual(await page.locator(".order li").allInnerTexts(), ["b/ask-b model", "c/wait-c wait"]);
+      await page.keyboard.press("Enter");
+      await page.waitForSelector("[data-node=join]");
+      assert.match(page.url(), /#\/runs\/order%3A/);
+      assert.match(await page.getAttribute("[data-node=join]", "aria-label"), /2 of 3, threshold 2, completed/);
+      assert.match(await page.getAttribute("[data-node=ask-a]", "aria-label"), /cancelled/);
+      // The cursor moves by the choices of the order.
+      assert.match(await text(page, ".position"), /^step 2 of/);
+      await page.click("[aria-label='One step back']");
+      assert.match(await text(page, ".position"), /^step 1 of/);
+      assert.match(await page.getAttribute("[data-node=ask-b]", "aria-label"), /completed/);
+      assert.doesNotMatch(await page.getAttribute("[data-node=wait-c]", "aria-label"), /completed/);
+      await page.click("text=Timeline");
+      await page.waitForSelector("canvas");
+      await page.click("text=State");
+      await page.waitForSelector("text=Node outputs");
+      assert.equal(await page.getByRole("button", { name: /fork|pin|emit|pause|cancel|what if/i }).count(), 0, "an order cannot be changed");
+      assert.equal(await page.locator("#injected").count(), 0, "texts of models are texts");
+      await page.click("text=Back to the orders");
+      await page.waitForSelector("[role=option][aria-selected=true]:has-text('c/wait-c wait')");
+      assert.equal(await page.evaluate(() => document.activeElement.getAttribute("role")), "listbox");
+      assert.deepEqual((await race.get("/runs")).runs, []);
+      await close(page);
+    });
+
+    it("says that an order is gone after the page was loaded again", async () => {
+      const page = await explored();
+      await page.click(".card button >> nth=0");
+      await page.waitForSelector("[data-node=join]");
+      await page.reload();
+      await page.waitForSelector(".problem:has-text('Explore the orders of the workflow again.')");
+      await close(page);
+    });
+
+    it("names the profile that is not offline", async () => {
+      const page = await open(race.url, "#/workflows/far/orders");
+      await page.click("button:has-text('Explore orders')");
+      await page.waitForSelector(".problem:has-text('NOT_OFFLINE')");
+      assert.match(await text(page, ".problem"), /the profile `far` of the provider `openai`/);
+      await close(page);
+    });
+
+    it("has no accessibility issues and fits every width, light and dark", async () => {
+      for (const scheme of ["light", "dark"])
+        for (const width of [360, 1920]) {
+          const page = await explored({ scheme, width });
+          await page.focus("[role=listbox]");
+          for (let row = 0; row < 3; row += 1) await page.keyboard.press("ArrowDown");
+          await page.waitForSelector(".order button");
+          const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(wider <= 0, `${wider} px wider than ${width} px`);
+          assert.deepEqual(await axe(page), [], `orders ${scheme} ${width}`);
+          await page.click(".order button");
+          await page.waitForSelector("[data-node=join]");
+          assert.deepEqual(await axe(page), [], `an order ${scheme} ${width}`);
+          await close(page);
+        }
+    });
   });
 
   it("asks for the token that the service requires", async () => {

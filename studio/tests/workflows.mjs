@@ -71,3 +71,35 @@ export const twoCalls = (endpoint) => ({
     },
   ],
 });
+
+/** Two of three branches decide the join; the output names them. The text of a model looks like markup. */
+export const RACE = {
+  profiles: [
+    { id: "one", provider: "scripted", responses: [{ content: "<b id=injected>one</b>" }] },
+    { id: "far", provider: "openai", model: "small", endpoint: "http://127.0.0.1:9/v1" },
+  ],
+  workflows: [
+    {
+      id: "race",
+      nodes: [
+        { id: "start", type: "START" },
+        { id: "fork", type: "FORK", config: { forkPathIds: ["a", "b", "c"], childNodeIds: ["ask-a", "ask-b", "wait-c"] } },
+        { id: "ask-a", type: "LLM", config: { prompt: "go", profileId: "one" } },
+        { id: "ask-b", type: "LLM", config: { prompt: "go", profileId: "one" } },
+        { id: "wait-c", type: "WAIT", config: { seconds: 2 } },
+        { id: "join", type: "JOIN", config: { forkPathIds: ["a", "b", "c"], joinStrategy: "SUCCESS_COUNT_THRESHOLD", threshold: 2 } },
+        { id: "end", type: "END", config: { output: "output.completed" } },
+      ],
+      edges: [
+        { from: "start", to: "fork" },
+        ...["ask-a", "ask-b", "wait-c"].flatMap((node) => [{ from: "fork", to: node }, { from: node, to: "join" }]),
+        { from: "join", to: "end" },
+      ],
+    },
+    {
+      id: "far",
+      nodes: [{ id: "start", type: "START" }, { id: "ask", type: "LLM", config: { prompt: "go", profileId: "far" } }, { id: "end", type: "END" }],
+      edges: [{ from: "start", to: "ask" }, { from: "ask", to: "end" }],
+    },
+  ],
+};

@@ -28,6 +28,7 @@ mod messages;
 mod metrics;
 mod oauth;
 mod openapi;
+mod orders;
 mod python_client;
 #[cfg(target_os = "linux")]
 mod recipes;

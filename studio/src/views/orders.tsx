@@ -92,7 +92,7 @@ async function show({ workflow, body }: Explored, replay: string) {
   const { report, ...rest } = await post<{ [part: string]: unknown }>(path, body);
   const lists = ["steps", "threads"].map((name) => [`/${name}`, { [name]: rest[name] }]);
   const others = ["events", "definition", "drawings"].map((name) => [`/${name}`, rest[name]]);
-  const id = showOrder(replay, { "": report, "/requests": { requests: [] }, "/interactions": { interactions: [] }, ...Object.fromEntries([...lists, ...others]) });
+  const id = showOrder(replay, { "": report, "/interactions": { interactions: [] }, ...Object.fromEntries([...lists, ...others]) });
   go(href(["runs", id]));
 }
 
