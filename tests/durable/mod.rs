@@ -10,6 +10,7 @@ mod effects_in_doubt;
 mod external_effects;
 pub(crate) mod failing_store;
 mod followed;
+mod forks;
 mod golden;
 mod in_servers;
 mod messages;

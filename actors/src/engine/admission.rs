@@ -194,15 +194,23 @@ impl EngineShared {
         let graph = graphs.get(&request.workflow_id).cloned();
         let graph = graph.ok_or_else(|| self.no_workflow(&request.workflow_id))?;
         check_client_tools(graphs, &graph, &request.client_tools)?;
-        if let Some(schema) = &graph.about.input_schema {
-            // A schema may refer to itself, so it is passed as a whole.
-            let schema = Value::Object(schema.clone());
-            (self.ports.fits)(&schema, &request.input).map_err(|fault| {
-                let message = format!("the input does not fit `inputSchema` of {}: {fault}", graph.workflow_id);
-                RunError::new(RunErrorCode::InvalidInput, message)
-            })?;
-        }
+        self.check_input(&graph, &request.input)?;
         Ok(graph)
+    }
+
+    /// Checks the input of a run.
+    ///
+    /// # Errors
+    /// Fails if the input does not match the workflow's schema.
+    pub fn check_input(&self, graph: &Graph, input: &Value) -> Result<(), RunError> {
+        let Some(schema) = &graph.about.input_schema else {
+            return Ok(());
+        };
+        // A schema may refer to itself, so it is passed as a whole.
+        (self.ports.fits)(&Value::Object(schema.clone()), input).map_err(|fault| {
+            let message = format!("the input does not fit `inputSchema` of {}: {fault}", graph.workflow_id);
+            RunError::new(RunErrorCode::InvalidInput, message)
+        })
     }
 
     /// Reserves a seat in the requested session.

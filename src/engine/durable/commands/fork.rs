@@ -7,6 +7,8 @@ use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::run::{Assignment, Message, ToSupervisor};
 use pirn_core::thread::ThreadMachine;
 use pirn_definition::definition::{VariableScope, nearest};
+use pirn_definition::error::{RunError, RunErrorCode};
+use pirn_definition::value::{TOO_DEEP, is_too_deep};
 use pirn_store::{Base, Commit, Content, NewRun};
 use serde_json::Value;
 
@@ -39,7 +41,7 @@ impl ForkBuilder {
         }
     }
 
-    /// Assigns a variable of the main thread before the fork continues after the shared steps.
+    /// Assigns a variable, in the scope that its workflow declares, before the fork continues after the shared steps.
     pub fn set(mut self, name: impl Into<String>, value: Value) -> Self {
         self.assigned.push((name.into(), value));
         self
@@ -64,8 +66,8 @@ impl ForkBuilder {
     /// If the future is dropped, the fork either exists completely in the store or not at all. Look it up by its id.
     ///
     /// # Errors
-    /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if an assigned
-    /// variable is unknown, or if the store fails.
+    /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if the new input does not
+    /// fit the workflow's `inputSchema`, if an assigned variable is unknown, if a value is nested too deeply, or if the store fails.
     pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
@@ -86,7 +88,7 @@ impl ForkBuilder {
         stored.run.definition = content.hash();
         stored.definition = Arc::clone(content.text());
         commit_contents.push(content);
-        if let Some(input) = self.input.take() {
+        if let Some(input) = self.input.clone() {
             stored.begun = stored.begun.with_input(input);
             let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
                 run_id: self.run_id.clone(),
@@ -110,6 +112,7 @@ impl ForkBuilder {
         let rebuilt = stored.rebuild(&self.engine, &durable, inputs)?;
         // Check the names before the commit too, because an assignment is executed only after it.
         self.check_names(&rebuilt)?;
+        self.check_values(&stored, &rebuilt)?;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         // The fork starts now, and not when the original run took the shared steps: lists of runs are in the order of this time.
         let started_at = now.max(rebuilt.at);
@@ -127,10 +130,17 @@ impl ForkBuilder {
         store.commit(commit).await?;
         // Created after the commit, which makes the claim. Dropping it releases the run if the builder is never started.
         let claim = Claim::of_new(store, &id.as_str().into());
+        let main = rebuilt.graphs.get(&*stored.begun.workflow_id).cloned();
+        // In its declared scope: a thread variable of that name would hide a global one.
+        let scopes = |name: &str| {
+            let mut declared = main.iter().flat_map(|graph| &graph.variables);
+            let declared = declared.find(|variable| variable.name == name);
+            declared.map_or(VariableScope::Thread, |variable| variable.scope)
+        };
         let assigned = self.assigned.into_iter().map(|(name, value)| {
             Message::Supervisor(ToSupervisor::Assign(Box::new(Assignment {
                 thread: 0,
-                scope: VariableScope::Thread,
+                scope: scopes(&name),
                 // An assignment from outside of a thread has the form of a trigger's, so it needs a name here.
                 trigger_id: "fork".into(),
                 name: name.into(),
@@ -162,6 +172,27 @@ impl ForkBuilder {
             }
         }
         Ok(())
+    }
+
+    /// Checks the values as those of a new run and of an assignment are checked: the store could not return deeper ones.
+    fn check_values(&self, stored: &StoredRecords, rebuilt: &RebuiltRun) -> Result<(), ResumeError> {
+        let refused = |message| ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message));
+        for (name, value) in &self.assigned {
+            if is_too_deep(value) {
+                return Err(refused(format!("the variable {name}: {TOO_DEEP}")));
+            }
+        }
+        let Some(input) = &self.input else { return Ok(()) };
+        if is_too_deep(input) {
+            return Err(refused(format!("the input: {TOO_DEEP}")));
+        }
+        let Some(graph) = rebuilt.graphs.get(&*stored.begun.workflow_id) else {
+            return Ok(());
+        };
+        self.engine
+            .shared()
+            .check_input(graph, input)
+            .map_err(ResumeError::Refused)
     }
 }
 
