@@ -1,10 +1,11 @@
 //! Runs and sessions of a service that has a store.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
-use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, forward_to_store};
+use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, StoreError, forward_to_store};
 use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
 use pirn_service::Options;
 use reqwest::Client;
@@ -652,5 +653,54 @@ async fn a_service_terminated_under_load_loses_no_acknowledged_run() {
         let events = client().get(format!("{}/v1/runs/{id}/events", second.url));
         let end = Events::open(events).await.all().await.pop().expect("an end");
         assert_eq!(end.json["status"], "COMPLETED", "{id}: {:?}", end.json);
+    }
+}
+
+/// A store that refuses to write metadata on request.
+#[derive(Clone)]
+struct RefusesMeta {
+    kept: MemoryStore,
+    refuses: Arc<AtomicBool>,
+}
+
+impl Store for RefusesMeta {
+    forward_to_store!(kept: location claims commit run runs journal contents chain snapshot timers sessions session meta remove
+        remove_session);
+
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        if self.refuses.load(Ordering::Relaxed) {
+            let file = Arc::clone(self.location());
+            let why = "the disk is full".to_owned();
+            return Box::pin(std::future::ready(Err(StoreError::Failed { file, run: None, why })));
+        }
+        self.kept.set_meta(name, value)
+    }
+}
+
+#[tokio::test]
+async fn keys_after_one_that_the_store_refused_are_known_after_a_restart() {
+    let store = RefusesMeta {
+        kept: MemoryStore::new(),
+        refuses: Arc::default(),
+    };
+    let start = async |world: &World, key: &'static str| {
+        let request = world.post("/v1/runs", &json!({"workflow": "echo", "input": 1}));
+        let answer = answer(request.header("idempotency-key", key)).await;
+        (answer.status.as_u16(), answer.body["runId"].clone())
+    };
+    let world = World::of(Engine::builder().store(store.clone()), Options::default()).await;
+    let first = start(&world, "k1").await;
+    store.refuses.store(true, Ordering::Relaxed);
+    assert_eq!(start(&world, "k2").await.0, 500);
+    store.refuses.store(false, Ordering::Relaxed);
+    let third = start(&world, "k3").await;
+    let fourth = start(&world, "k4").await;
+    assert_eq!((first.0, third.0, fourth.0), (201, 201, 201));
+    for (_, run) in [&first, &third, &fourth] {
+        world.ended(run.as_str().expect("an id")).await;
+    }
+    let again = World::of(Engine::builder().store(store), Options::default()).await;
+    for (key, run) in [("k1", first.1), ("k3", third.1), ("k4", fourth.1)] {
+        assert_eq!(start(&again, key).await.1, run, "{key}");
     }
 }

@@ -16,6 +16,10 @@ use crate::http::tenant::Scope;
 use crate::runs::now;
 use pirn::store::{ContentHash, Store, StoreError};
 
+/// Number of empty slots after which no stored key is expected. A slot is empty if its write failed, and later slots may have been
+/// written at the same time.
+const MAX_GAP: u64 = 1_024;
+
 /// Maximum length of a key in bytes.
 const MAX_KEY: usize = 255;
 
@@ -37,6 +41,8 @@ struct State {
     order: VecDeque<String>,
     /// The number of the next key that is stored.
     next: u64,
+    /// Numbers of keys that the store has refused. Their slots are empty, and are written first.
+    unwritten: BTreeSet<u64>,
 }
 
 struct KeyEntry {
@@ -145,11 +151,16 @@ impl IdempotencyKeys {
         let Some(store) = self.0.store.as_ref().filter(|store| store.claims().is_none()) else {
             return Ok(());
         };
-        let mut found = Vec::new();
+        let (mut found, mut gap) = (Vec::new(), 0);
         for place in 0..self.0.limit as u64 {
             let Some(text) = store.meta(&name(place)).await? else {
-                break;
+                gap += 1;
+                if gap > MAX_GAP {
+                    break;
+                }
+                continue;
             };
+            gap = 0;
             // The slot is free, or was written by a later version.
             let kept: Option<StoredKey> = serde_json::from_str(&text).unwrap_or_default();
             found.extend(kept);
@@ -186,9 +197,17 @@ impl IdempotencyKeys {
 /// # Errors
 /// Fails if the store cannot be read or written.
 pub async fn forget_keys(store: &dyn Store, run_ids: &BTreeSet<String>) -> Result<(), StoreError> {
+    let mut gap = 0;
     for place in 0.. {
         let name = name(place);
-        let Some(text) = store.meta(&name).await? else { break };
+        let Some(text) = store.meta(&name).await? else {
+            gap += 1;
+            if gap > MAX_GAP {
+                break;
+            }
+            continue;
+        };
+        gap = 0;
         let kept: Option<StoredKey> = serde_json::from_str(&text).unwrap_or_default();
         if kept.is_some_and(|kept| run_ids.contains(&kept.run_id)) {
             // As `refused`: the slot stays, because the slots after it are read too.
@@ -236,8 +255,10 @@ impl KeyClaim {
         }
         let number = {
             let mut state = self.keys.state();
-            state.next += 1;
-            state.next - 1
+            state.unwritten.pop_first().unwrap_or_else(|| {
+                state.next += 1;
+                state.next - 1
+            })
         };
         let kept = StoredKey {
             number,
@@ -248,8 +269,11 @@ impl KeyClaim {
         let text = serde_json::to_string(&kept).unwrap_or_default();
         let place = name(number % self.keys.0.limit.max(1) as u64);
         let kept = store.set_meta(&place, Some(text)).await;
+        if let Err(error) = kept {
+            self.keys.state().unwritten.insert(number);
+            return Err(store_problem(&error));
+        }
         self.place = Some(Place::Numbered(place));
-        kept.map_err(|error| store_problem(&error))?;
         Ok(run_id.to_owned())
     }
 
