@@ -115,6 +115,26 @@ fn any_race_and_threshold_cancel_the_calls_of_the_losers_only() {
 }
 
 #[test]
+fn race_and_sleep_take_fractions_of_milliseconds_and_refuse_what_is_no_time() {
+    let code = "await sleep(1.5)
+        const raced = await race(1500.5, [() => agent('SLOW 5 a')])
+        const refused = []
+        for (const ms of [NaN, Infinity, -1, 1e20, '20', null])
+            try { refused.push(await race(ms, [() => agent('b')])) } catch (error) { refused.push(error.message) }
+        return { raced, refused }";
+    let ran = run_in(
+        engine(&Echo::default()),
+        &script(code, json!({})),
+        Value::Null,
+        Vec::new(),
+    );
+    assert_eq!(ran.report.error, None);
+    assert_eq!(ran.report.output["raced"], json!("re: SLOW 5 a"));
+    let refused = json!(["race: expected a number of milliseconds, 0 to 9007199254740991"; 6].to_vec());
+    assert_eq!(ran.report.output["refused"], refused);
+}
+
+#[test]
 fn a_script_calls_workflows_tools_people_timers_and_events() {
     let shout = |arguments: Value| std::future::ready(Ok::<_, String>(json!({ "loud": arguments }).to_string()));
     let code = "const child = await workflow('child', { x: 1 })

@@ -21,6 +21,8 @@
 
   const MAX_NOTES = 1000;
   const MAX_NOTE = 2000;
+  // 2^53 - 1: larger numbers have no exact JSON.
+  const MAX_MS = 9007199254740991;
 
   const on = (promise, done, failed) => apply(then, promise, [done, failed]);
   // Polluted prototypes must not see the elements of internal lists.
@@ -287,9 +289,15 @@
         return { error: failure("JOIN_CONDITION_NOT_MET", `every function of any failed: ${cause}`) };
       });
     };
+    // The engine accepts whole milliseconds only.
+    const milliseconds = (what, ms) => {
+      if (typeof ms !== "number" || !(ms >= 0 && ms <= MAX_MS)) invalid(`${what}: expected a number of milliseconds, 0 to ${MAX_MS}`);
+      return ms - (ms % 1);
+    };
     const race = (ms, list) => {
       functions("race", list);
-      const timed = [() => call("sleep", { ms })];
+      const limit = milliseconds("race", ms);
+      const timed = [() => call("sleep", { ms: limit })];
       for (let i = 0; i < list.length; i++) push(timed, list[i]);
       return join(timed, (i, isDone, value) => {
         if (i === 0) return { error: failure("NODE_TIMEOUT", `race: no function ended within ${ms} ms`) };
@@ -320,8 +328,7 @@
       return call("ask", { question, schema, timeoutMs: options?.timeoutMs });
     };
     const sleep = (ms) => {
-      if (typeof ms !== "number" || !(ms >= 0)) invalid("sleep: expected a number of milliseconds");
-      return call("sleep", { ms: ms - (ms % 1) });
+      return call("sleep", { ms: milliseconds("sleep", ms) });
     };
     const event = (name, options) => call("event", { name: named("event", name), timeoutMs: options?.timeoutMs });
     const phase = (name) => {
