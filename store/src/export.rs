@@ -485,8 +485,11 @@ fn start(head: &Head, id: Option<&str>) -> Result<Commit, String> {
     let mut new = NewRun::new(head.workflow_id.as_str(), hash(&head.definition)?, head.started_at);
     new.contents = head.contents.iter().map(hash).collect::<Result<_, _>>()?;
     new.semantics = head.semantics;
-    // Only the name: the session itself is not part of the file.
-    new.session.clone_from(&head.session);
+    // Only the name: the session itself is not part of the file. Under another id the run is a copy, and only one run may write the
+    // session's next version.
+    if id.is_none_or(|id| id == head.run_id) {
+        new.session.clone_from(&head.session);
+    }
     let waits_for = |status: &RunStatus| status.waiting_for().map(WaitingFor::as_str) == head.waiting_for.as_deref();
     let status = RunStatus::ALL
         .into_iter()
