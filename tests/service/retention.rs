@@ -236,6 +236,32 @@ fn erase(store: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
+#[test]
+fn a_run_whose_id_a_user_chose_is_not_erased_as_one_that_a_trigger_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("echo.json"), ECHO).expect("is written");
+    let store = folder.path().join("runs.db");
+    for (id, session) in [("job", "one"), ("job-f7", "two")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        command.args([
+            "run",
+            "echo.json",
+            "--store",
+            "runs.db",
+            "--run-id",
+            id,
+            "--session",
+            session,
+        ]);
+        let output = command.current_dir(folder.path()).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let (code, erased) = erase(&store, &["--session", "one"]);
+    assert_eq!(code, Some(0), "{erased}");
+    assert_eq!(runs_of(&store, &["show", "job"]).0, Some(1));
+    assert_eq!(runs_of(&store, &["show", "job-f7"]).0, Some(0));
+}
+
 fn files_with(folder: &Path, word: &str) -> Vec<String> {
     let files = std::fs::read_dir(folder)
         .expect("a folder")

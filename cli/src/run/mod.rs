@@ -14,6 +14,7 @@ mod prompt_gate;
 mod questions;
 mod record;
 pub(crate) mod resumed;
+mod run_id;
 pub(crate) mod seeds;
 
 use std::process::ExitCode;
@@ -29,7 +30,6 @@ use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, Interaction, RunBuilder, RunError, RunReport, ThreadStatus};
 use pirn_definition::definition::{BuiltInTool, FaultCode, ToolEntry, nearest, workflow_of_tool};
 use pirn_definition::graph::NodeKind;
-use pirn_service::{MAX_RUN_ID, is_run_id};
 use serde_json::{Value, json};
 
 use crate::config::invalid_config;
@@ -54,6 +54,7 @@ use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
 use questions::{Ask, UnansweredQuestion};
+pub(crate) use run_id::check_run_id;
 
 /// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;
@@ -273,23 +274,12 @@ pub(crate) fn show_replay(explorer: &mut Explorer) -> impl FnOnce() + use<> {
     move || shown.wait()
 }
 
-/// Refuses a run id that the HTTP API would refuse.
-fn check_run_id(id: &str) -> Result<(), Failure> {
-    if is_run_id(id) {
-        return Ok(());
-    }
-    let message = format!("--run-id {id}: this is not the id of a run");
-    Err(Failure::usage("USAGE", message).with_help(format!(
-        "an id has 1 to {MAX_RUN_ID} letters, digits, hyphens, dots and underscores, such as order-17"
-    )))
-}
-
 /// Refuses answers to nodes that no workflow has, unless the run may add nodes.
 fn check_answers(given: &[(String, Value)], checked: &CheckedFiles) -> Result<(), Failure> {
     let nodes = || checked.graphs().iter().flat_map(|graph| &graph.nodes);
     let may_add = nodes().any(|node| match &node.kind {
         NodeKind::Orchestration(_) => true,
-        NodeKind::Llm(llm) => !llm.tools.is_empty(),
+        NodeKind::Llm(llm) => llm.dynamic.is_some(),
         _other => false,
     });
     let unknown = given.iter().find(|(name, _)| nodes().all(|node| *node.id != **name));

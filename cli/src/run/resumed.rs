@@ -18,6 +18,7 @@ use super::elicitation;
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
 use super::questions::{self, Ask, UnansweredQuestion};
+use super::run_id::check_run_id;
 use super::{BUFFER, GRACE, print, steps_of, unbuilt};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
@@ -311,6 +312,9 @@ impl Fork {
         }
         if let Some(definition) = definition {
             fork = fork.definition(definition);
+        }
+        if let Some(id) = &self.run_id {
+            check_run_id(id)?;
         }
         let id = self.run_id.clone().unwrap_or_else(new_run_id);
         if let (Some(store), Some(config_at)) = (engine.store(), config_at) {

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use futures::executor::block_on;
 use futures::future::try_join_all;
 use pirn::store::{Run, RunFilter, Store};
+use pirn_definition::definition::json_from_str;
 use pirn_service::{Tenant, forget_keys, forget_usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::place::StoreArgs;
@@ -85,11 +86,13 @@ impl Erase {
         let mut erased: Vec<Run> = Vec::new();
         let mut ids = BTreeSet::new();
         loop {
-            let (found, rest): (Vec<Run>, Vec<Run>) = left.into_iter().partition(|run| {
-                self.is_named(run)
+            let (mut found, mut rest) = (Vec::new(), Vec::new());
+            for run in left {
+                let is_erased = self.is_named(&run)
                     || run.base.as_ref().is_some_and(|base| ids.contains(&base.run))
-                    || starter(&run.id).is_some_and(|starter| ids.contains(starter))
-            });
+                    || starter(&run.id).is_some_and(|starter| ids.contains(starter)) && is_started(store, &run)?;
+                if is_erased { found.push(run) } else { rest.push(run) }
+            }
             if found.is_empty() {
                 return Ok(erased);
             }
@@ -123,7 +126,18 @@ impl Erase {
     }
 }
 
-/// Returns the run that has started this one by a trigger: RUN of the id `RUN-fNUMBER`.
+/// Returns true if a trigger has started the run. Users may choose ids of the same form.
+fn is_started(store: &dyn Store, run: &Run) -> Result<bool, Failure> {
+    let Some(start) = run.contents.first() else {
+        // The record of the start was dropped with the events. Runs that triggers start have no session.
+        return Ok(run.session.is_none());
+    };
+    let texts = block_on(store.contents(vec![*start])).map_err(|error| refused(&error))?;
+    let start: Option<Value> = texts.first().and_then(|text| json_from_str(text).ok());
+    Ok(start.is_some_and(|start| start["triggerDepth"].as_u64() > Some(0)))
+}
+
+/// Returns the run that may have started this one by a trigger: RUN of the id `RUN-fNUMBER`.
 fn starter(id: &str) -> Option<&str> {
     let (run, firing) = id.rsplit_once("-f")?;
     let is_firing = !firing.is_empty() && firing.bytes().all(|byte| byte.is_ascii_digit());

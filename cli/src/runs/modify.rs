@@ -18,7 +18,7 @@ use super::query::status;
 use crate::failure::Failure;
 use crate::files;
 use crate::place::StoreArgs;
-use crate::run::json_or_text;
+use crate::run::{check_run_id, json_or_text};
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
 use crate::store_owner::{Request, send_request};
 use crate::terminal::{FAILED, Output, answer, json_text, shell_quoted};
@@ -404,6 +404,9 @@ impl Import {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let unread =
             |error: std::io::Error| Failure::usage("UNREADABLE_FILE", format!("cannot read {}: {error}", self.file));
+        if let Some(id) = &self.run_id {
+            check_run_id(id)?;
+        }
         let mut file = BufReader::new(File::open(&self.file).map_err(unread)?);
         let store = store.place()?.open(None)?;
         let imported = block_on(import(&*store, &mut file, self.run_id.as_deref()));
