@@ -31,10 +31,8 @@ mod search;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use pirn_actors::events::Subscription;
-use pirn_core::run::RunReport;
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
@@ -107,7 +105,7 @@ pub enum ExploreError {
         /// The model or function with its name.
         called: String,
     },
-    /// [`Explorer::stop_when`] ended a replay.
+    /// [`Explorer::interrupt_when`] ended a replay.
     Stopped,
     /// The events of a replay exceed the memory limit.
     TooManyEvents {
@@ -214,6 +212,7 @@ impl Explorer {
             subscriptions: Vec::new(),
             on_progress: None,
             stop_when: Box::new(|| false),
+            interrupt_when: Box::new(|| false),
         }
     }
 }
@@ -230,6 +229,7 @@ pub struct Explorer {
     subscriptions: Vec<Subscription>,
     on_progress: Option<Box<dyn FnMut(Progress)>>,
     stop_when: Box<dyn FnMut() -> bool>,
+    interrupt_when: Box<dyn FnMut() -> bool>,
 }
 
 /// Rules that determine choices and distinct outcomes.
@@ -330,11 +330,19 @@ impl Explorer {
         self
     }
 
-    /// Sets a function that is called at every choice and after every schedule, and ends the exploration if it returns true. The
-    /// report then contains the results so far and is not complete.
+    /// Sets a function that is called after every schedule, and ends the exploration if it returns true. The report then contains the
+    /// results so far and is not complete.
     #[must_use]
     pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
         self.stop_when = Box::new(is_enough);
+        self
+    }
+
+    /// Sets a function that is called at every choice and after every schedule, and ends the exploration if it returns true, without the
+    /// result of the schedule in progress: a schedule of a long loop may take seconds.
+    #[must_use]
+    pub fn interrupt_when(mut self, is_over: impl FnMut() -> bool + 'static) -> Self {
+        self.interrupt_when = Box::new(is_over);
         self
     }
 
@@ -365,8 +373,7 @@ impl Explorer {
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
     pub fn replay(self, choices: &Choices) -> Result<Outcome, ExploreError> {
-        let (outcome, _, _) = self.follow(choices, None)?;
-        Ok(outcome)
+        Ok(self.follow(choices, None)?.outcome)
     }
 
     /// Runs one order again like [`Self::replay`], and returns its events, report and steps.
@@ -379,12 +386,9 @@ impl Explorer {
         if collected.is_full() {
             return Err(ExploreError::TooManyEvents { max_bytes });
         }
-        let (outcome, report, steps) = followed?;
         Ok(ReplayedOrder {
-            outcome,
-            report,
             events: collected.take(),
-            steps,
+            ..followed?
         })
     }
 
@@ -446,8 +450,8 @@ impl Explorer {
             self.subscriptions.push(collected.subscription());
             search.count_events(collected.clone());
         }
-        search.stop_when({
-            let (mut stop, refused, collected) = (self.stop_when, refused.clone(), collected.cloned());
+        search.interrupt_when({
+            let (mut stop, refused, collected) = (self.interrupt_when, refused.clone(), collected.cloned());
             Box::new(move || {
                 // Both would only repeat what is known already.
                 let is_refused = refused.as_ref().is_some_and(|refused| refused.called().is_some());
@@ -457,6 +461,7 @@ impl Explorer {
         Ok(Running {
             schedule: ScheduleRun::new(plan, request, rules, self.answers, self.subscriptions),
             search,
+            stop_when: self.stop_when,
             refused,
             max_schedules: self.max_schedules,
             samples: self.samples,
@@ -470,12 +475,8 @@ impl Explorer {
         })
     }
 
-    /// Runs the order of these choices.
-    fn follow(
-        self,
-        choices: &Choices,
-        collected: Option<&Collected>,
-    ) -> Result<(Outcome, Option<Arc<RunReport>>, Vec<OrderStep>), ExploreError> {
+    /// Runs the order of these choices. The result has no events.
+    fn follow(self, choices: &Choices, collected: Option<&Collected>) -> Result<ReplayedOrder, ExploreError> {
         let mut running = self.start(Some(choices), collected)?;
         let prefix = running.search.next_prefix();
         let played = running.play(&prefix).map_err(|error| match error {
@@ -489,7 +490,12 @@ impl Explorer {
                     event: OrderEvent::of(choice),
                     raised: choice.raised,
                 });
-                Ok((*outcome, report, steps.collect()))
+                Ok(ReplayedOrder {
+                    outcome: *outcome,
+                    report,
+                    events: Vec::new(),
+                    steps: steps.collect(),
+                })
             }
             ScheduleResult::Stopped => Err(ExploreError::Stopped),
             // A replay does not stop at known states.
@@ -502,6 +508,7 @@ impl Explorer {
 struct Running {
     schedule: ScheduleRun,
     search: Search,
+    stop_when: Box<dyn FnMut() -> bool>,
     refused: Option<Refused>,
     max_schedules: u64,
     samples: u64,
@@ -535,7 +542,7 @@ impl Running {
                 // No untried choice is left, so sampling would only repeat known orders.
                 return Ok(None);
             }
-            if self.search.is_stopped() {
+            if self.is_stopped() {
                 return Ok(Some(TreeLimit::Stopped));
             }
             if let Some((tree, max_bytes)) = &tree
@@ -547,13 +554,17 @@ impl Running {
         Ok(Some(TreeLimit::Schedules))
     }
 
+    fn is_stopped(&mut self) -> bool {
+        self.search.is_stopped() || (self.stop_when)()
+    }
+
     /// Runs random orders.
     fn sample(&mut self) -> Result<(), ExploreError> {
         for sample in 0..self.samples {
             // A seed for each sample, so that every sample draws another order and a repeated exploration draws the same.
             let prefix = self.search.random_prefix(self.seed.wrapping_add(sample));
             let played = self.play(&prefix)?;
-            if self.all.take(played, true).is_none() || self.search.is_stopped() {
+            if self.all.take(played, true).is_none() || self.is_stopped() {
                 break;
             }
         }
@@ -603,22 +614,18 @@ impl Outcomes {
     /// Adds an outcome and returns its number.
     fn add(&mut self, key: String, outcome: Outcome) -> usize {
         let next = self.by_key.len();
-        match self.by_key.get_mut(&key) {
-            Some((number, known)) => {
-                // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
-                if outcome.order.len() < known.order.len() {
-                    *known = outcome;
-                }
-                *number
+        if let Some((number, known)) = self.by_key.get_mut(&key) {
+            // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
+            if outcome.order.len() < known.order.len() {
+                *known = outcome;
             }
-            None => {
-                let order: usize = outcome.order.iter().map(String::len).sum();
-                let message = outcome.error.as_ref().map_or(0, |error| error.message.len());
-                self.bytes += key.len() + order + message;
-                self.by_key.insert(key, (next, outcome));
-                next
-            }
+            return *number;
         }
+        let order: usize = outcome.order.iter().map(String::len).sum();
+        let message = outcome.error.as_ref().map_or(0, |error| error.message.len());
+        self.bytes += key.len() + order + message;
+        self.by_key.insert(key, (next, outcome));
+        next
     }
 
     /// Returns the exploration, and the index of each outcome in it by its number.

@@ -63,7 +63,7 @@ pub(super) enum End {
     Visited(u64),
     /// A choice of the prefix did not exist in the repetition.
     Diverged,
-    /// [`Explorer::stop_when`](super::Explorer::stop_when) ended the schedule.
+    /// [`Explorer::interrupt_when`](super::Explorer::interrupt_when) ended the schedule.
     Stopped,
 }
 
@@ -92,7 +92,7 @@ impl Search {
     }
 
     /// Sets the function that ends the current schedule when it returns true.
-    pub(super) fn stop_when(&self, stop: Box<dyn FnMut() -> bool>) {
+    pub(super) fn interrupt_when(&self, stop: Box<dyn FnMut() -> bool>) {
         self.state.borrow_mut().stop = stop;
     }
 

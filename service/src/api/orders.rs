@@ -184,7 +184,7 @@ fn explorer_of(
         .reduce(!request.all_orders)
         .max_schedules(request.max_orders.map_or(most, |orders| orders.min(most)))
         .offline_only(true)
-        .stop_when(move || {
+        .interrupt_when(move || {
             // Owned by this function, which lives as long as the exploration.
             let _held = &memory;
             gone.is_cancelled() || stopping.is_draining() || Instant::now() >= until

@@ -68,7 +68,7 @@ impl ForkBuilder {
     /// # Errors
     /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if the new input does not
     /// fit the workflow's `inputSchema`, if an assigned variable is unknown, if a value is nested too deeply, or if the store fails.
-    pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
+    pub async fn make(self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
         let mut stored = StoredRecords::read(&durable, &self.run_id).await?;
