@@ -1,7 +1,7 @@
 //! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once, with locations of its values.
 //! [`profiles`](crate::profiles), [`tools`](crate::tools) and [`faults`](crate::faults) read its sections.
 
-use std::fmt;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -37,17 +37,20 @@ pub struct ConfigText {
 }
 
 /// Errors of a config file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// The reason.
+        #[source]
         error: io::Error,
     },
     /// The file is neither TOML nor JSON, or not `{profiles: [...]}`.
+    #[error("{}: {message}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -56,22 +59,9 @@ pub enum ConfigError {
     },
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Malformed { path, message } => write!(f, "{}: {message}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unreadable { error, .. } => Some(error),
-            Self::Malformed { .. } => None,
-        }
-    }
+/// Returns each fault after a line break and two spaces.
+pub(crate) fn indented(faults: &[impl Display]) -> String {
+    faults.iter().map(|fault| format!("\n  {fault}")).collect()
 }
 
 impl ConfigText {

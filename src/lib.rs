@@ -45,16 +45,17 @@ pub use pirn_core::run::{
 };
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{
-    ClientCall, ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent, When,
+    ClientCall, ConsentAnswer, Interaction, InvalidAnswer, ModelReply, NodeStatus, ThreadKind, ToolConsent, When,
 };
 pub use pirn_definition::definition::{
-    Budget, CatchUp, CodeModeLimits, DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits,
+    Budget, CatchUp, ClientToolsError, CodeModeLimits, DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits,
     ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile, ScheduleDefinition,
     SourceFile, ToolDefinition, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput, WorkflowDefinition,
 };
 pub use pirn_definition::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_definition::event_type::EventType;
 pub use pirn_definition::message::{Message, Part, Role, ToolCall};
+pub use pirn_definition::value::SchemaMismatch;
 pub use pirn_events::event::{Event, EventData, EventFields};
 pub use pirn_events::trigger::TriggerState;
 /// Language models: providers, and the registry that finds the model of a profile.

@@ -1,13 +1,12 @@
 //! Reads profiles from a file: `pirn.toml` in the workflow's folder, or `--profiles FILE`.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pirn_definition::definition::{Profile, json_from_value, nearest};
 use pirn_models::ProfileFault;
 use serde_json::{Map, Value};
 
-use crate::config::{ConfigError, ConfigText};
+use crate::config::{ConfigError, ConfigText, indented};
 
 /// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";
@@ -16,46 +15,20 @@ pub const FILE_NAME: &str = "pirn.toml";
 const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "service", "store", "$schema"];
 
 /// Reasons why profiles cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfilesError {
     /// The file cannot be read or parsed.
-    File(ConfigError),
+    #[error(transparent)]
+    File(#[from] ConfigError),
     /// Profiles in the file are invalid.
+    #[error("{}:{}", path.display(), indented(faults))]
     Profiles {
         /// The file.
         path: PathBuf,
         /// All faults; a profile without an id is identified by its position.
         faults: Vec<ProfileFault>,
     },
-}
-
-impl fmt::Display for ProfilesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::Profiles { path, faults } => {
-                write!(f, "{}:", path.display())?;
-                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProfilesError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::File(error) => error.source(),
-            Self::Profiles { .. } => None,
-        }
-    }
-}
-
-impl From<ConfigError> for ProfilesError {
-    fn from(error: ConfigError) -> Self {
-        Self::File(error)
-    }
 }
 
 impl ConfigText {

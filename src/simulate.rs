@@ -76,32 +76,14 @@ pub struct Progress {
 }
 
 /// Errors that prevent a simulation.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 #[non_exhaustive]
 pub enum SimulateError {
     /// The workflows or profiles have faults.
     Build(BuildError),
     /// A run was refused: there is no such workflow, or its input is not JSON.
     Refused(RunError),
-}
-
-impl fmt::Display for SimulateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(f),
-            Self::Refused(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SimulateError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::Build(error) => error.source(),
-            Self::Refused(error) => error.source(),
-        }
-    }
 }
 
 /// Creates a simulation of the engine that `build` describes; configure it and [run](Simulator::run) it. An engine is built for

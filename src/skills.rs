@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pirn_definition::definition::{
-    MAX_SKILL_BYTES, MAX_SKILL_FILES, SKILL_FILE, SourceFile, script_files, skill_folders,
+    MAX_SKILL_BYTES, MAX_SKILL_FILES, SKILL_FILE, SourceFile, Unreadable, script_files, skill_folders,
 };
 
 use crate::config::read_text;
@@ -29,7 +29,7 @@ pub fn with_skills(file: SourceFile, path: &Path) -> SourceFile {
     let base = path.parent().unwrap_or(Path::new(""));
     let read = folders.into_iter().map(|folder| {
         let files = read_folder(&base.join(&folder));
-        (folder, files)
+        (folder, files.map_err(Unreadable))
     });
     file.with_skills(Arc::new(read.collect()))
 }
@@ -42,7 +42,7 @@ fn with_scripts(file: SourceFile, path: &Path) -> SourceFile {
     let base = path.parent().unwrap_or(Path::new(""));
     let read = scripts.into_iter().map(|script| {
         let text = read_script(&base.join(&script));
-        (script, text)
+        (script, text.map_err(Unreadable))
     });
     file.with_scripts(Arc::new(read.collect()))
 }

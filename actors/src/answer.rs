@@ -6,16 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The reply slot was dropped: its work panicked, was aborted, or did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work ended without an answer")]
 pub struct Lost;
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the work ended without an answer")
-    }
-}
-
-impl std::error::Error for Lost {}
 
 /// A one-shot reply slot.
 ///

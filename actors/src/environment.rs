@@ -10,6 +10,7 @@ use pirn_core::run::{CallResult, EventInterest, RunEnvironment, Setting, ThreadN
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Graph, NodeIx};
+use pirn_definition::value::SchemaMismatch;
 use serde_json::{Map, Value};
 
 use crate::call_context::CallContext;
@@ -100,7 +101,7 @@ impl RunEnvironment for ActorEnvironment<'_> {
         // Not recorded: the result depends on the source and on the registered workflows only, which a replay has too.
         self.inline_services.compile(source)
     }
-    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+    fn fits(&self, schema: &Value, value: &Value) -> Result<(), SchemaMismatch> {
         (self.inline_services.ports().fits)(schema, value)
     }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {

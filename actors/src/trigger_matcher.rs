@@ -34,9 +34,9 @@ use crate::function_table::FunctionTable;
 use crate::host::{Host, WorkHandle};
 use crate::ports::{CallContext, ExpectedKind, Function, Ports, TextJob, Texts, WorkFunction};
 use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender, ByRun, Quiesce, ResumedEvents, TriggerLimit};
-use crate::protocol::engine::EngineHandle;
+use crate::protocol::engine::{EngineHandle, RunEnded};
 use crate::protocol::mailbox::{Receiver, TurnEnd};
-use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender};
+use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender, TriggerRefused};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 use crate::trigger_call::{context_of, failed, notify, work};
 
@@ -169,11 +169,8 @@ impl TriggerMatcherActor {
         owner: Owner,
         definition: Arc<TriggerDefinition>,
         quota: Option<Arc<Quota>>,
-    ) -> Result<(), String> {
-        let key = self
-            .machine
-            .add(owner, definition)
-            .map_err(|exists| exists.to_string())?;
+    ) -> Result<(), TriggerRefused> {
+        let key = self.machine.add(owner, definition)?;
         if let Some(quota) = quota {
             self.quotas.insert(key, quota);
         }
@@ -417,11 +414,11 @@ impl TriggerMatcherActor {
             fire_alone(firing, &self.engine, self.bus.clone())
         };
         // If the run is gone, the message is dropped and the answer with it.
-        let _: Result<(), String> = self.tell_run(watcher, &event, message);
+        let _: Result<(), RunEnded> = self.tell_run(watcher, &event, message);
     }
 
     /// Sends a firing's action to the event's run.
-    fn tell_run(&self, watcher: WatchingTrigger, event: &Event, message: SupervisorMsg) -> Result<(), String> {
+    fn tell_run(&self, watcher: WatchingTrigger, event: &Event, message: SupervisorMsg) -> Result<(), RunEnded> {
         // A durable run records the firing together with its action.
         let message = if self.ports.is_durable() {
             self.triggered(watcher, event, Some(Box::new(message)))
@@ -448,14 +445,14 @@ impl TriggerMatcherActor {
             holds_outcome,
         };
         let message = Message::Supervisor(ToSupervisor::CallTrigger(Arc::new(call)));
-        let _: Result<(), String> = self.tell_run(watcher, event, SupervisorMsg::Tell(message));
+        let _: Result<(), RunEnded> = self.tell_run(watcher, event, SupervisorMsg::Tell(message));
     }
 
     /// Records a firing whose action does not involve the event's run.
     fn note_fired(&self, watcher: WatchingTrigger, event: &Event) {
         if self.ports.is_durable() {
             // An ended run records nothing; the error is ignored.
-            let _: Result<(), String> = self
+            let _: Result<(), RunEnded> = self
                 .engine
                 .tell_run(&event.run_id, self.triggered(watcher, event, None));
         }
@@ -559,7 +556,7 @@ impl TriggerMatcherActor {
                 }
                 self.tell_run(watcher, event, SupervisorMsg::Fire(Box::new(firing)))
                     .map(|()| None)
-                    .map_err(failed)
+                    .map_err(|ended| failed(ended.to_string()))
             }
             TriggerAction::StopThread { thread_id } => {
                 let reason = format!("stopped by trigger {}", trigger.id);
@@ -646,7 +643,7 @@ impl TriggerMatcherActor {
         let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
         let assignment = Assignment::new(trigger, event, variable_name, value, refused);
         // If the run has ended, the message is dropped, and dropping its answer reports the refusal.
-        let _: Result<(), String> = self.tell_run(watcher, event, assignment.in_scope(*scope));
+        let _: Result<(), RunEnded> = self.tell_run(watcher, event, assignment.in_scope(*scope));
     }
 
     /// Sends the text of a SEND_NOTIFICATION action. A durable run sends it itself.
@@ -725,7 +722,7 @@ impl TriggerMatcherActor {
                 unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
             },
         )
-        .map_err(failed)
+        .map_err(|ended| failed(ended.to_string()))
     }
 
     fn raise(&self, event: &Event, raised: RaisedEvent) {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             _ = service.shut_down(GRACE) => {}
             _ = signals.next() => {}
         }
-        served.map_err(|message| Failure::failed("SESSION_BROKEN", message))
+        served.map_err(|error| Failure::failed("SESSION_BROKEN", error.to_string()))
     });
     // Do not wait: a pending read of stdin blocks until the process ends.
     runtime.shutdown_background();

@@ -107,6 +107,8 @@ pub use http::problem::{Problem, ProblemCode};
 pub use http::tenant::Tenant;
 pub use limits::Limits;
 pub use listener::{Listener, serve, serve_on};
+#[cfg(feature = "mcp")]
+pub use mcp::McpStdioError;
 pub use options::Options;
 pub use runs::archive::{RunArchive, RunQuery, RunSummary};
 pub use runs::idempotency::forget_keys;

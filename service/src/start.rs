@@ -129,7 +129,7 @@ impl Service {
         }
         if let Some(session) = &start.session {
             check_name("session", session)
-                .map_err(|detail| Problem::new(ProblemCode::InvalidValue, detail).at("/session"))?;
+                .map_err(|invalid| Problem::new(ProblemCode::InvalidValue, invalid.to_string()).at("/session"))?;
             start.session = Some(scope.session(session).into_owned());
         }
         let Some(tenant) = &scope.0 else {
@@ -161,8 +161,8 @@ impl Service {
         {
             return Err(id_taken(id));
         }
-        if let Some(Err(detail)) = start.session.as_deref().map(|id| check_name("session", id)) {
-            return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
+        if let Some(Err(invalid)) = start.session.as_deref().map(|id| check_name("session", id)) {
+            return Err(Problem::new(ProblemCode::InvalidValue, invalid.to_string()).at("/session"));
         }
         if start.keep_on_failure && start.session.is_none() {
             let detail =

@@ -1,6 +1,5 @@
 //! A case: a recording, its definition, and the graders of its outcome.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use pirn_store::{Commit, Content, MemoryStore, NewRun, RunStatus, SessionWrite, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::graders::{GradeFailure, Grader};
+use super::graders::{GradeError, GradeFailure, Grader};
 use super::inputs::InputFeed;
 use super::recorded::Player;
 use crate::engine::durable::{RecordError, RecordedSession, Recording};
@@ -67,46 +66,27 @@ pub struct Tested {
 }
 
 /// Reasons why a case has no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaseError {
     /// The format is that of another version.
+    #[error("the case has format version {0}, and this program reads version {FORMAT_VERSION}: record it again")]
     Version(u32),
     /// The workflows or profiles have faults.
+    #[error(transparent)]
     Build(BuildError),
     /// The run was refused: there is no such workflow, for example.
+    #[error(transparent)]
     Refused(RunError),
-    /// The starting conversation or the expression of a grader is invalid.
+    /// The starting conversation or session is invalid.
+    #[error("{0}")]
     Invalid(String),
+    /// The expression of a grader is invalid.
+    #[error(transparent)]
+    Grade(#[from] GradeError),
     /// The run cannot be recorded.
+    #[error(transparent)]
     Record(RecordError),
-}
-
-impl fmt::Display for CaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => write!(
-                f,
-                "the case has format version {version}, and this program reads version {FORMAT_VERSION}: record it again"
-            ),
-            Self::Build(error) => error.fmt(f),
-            Self::Refused(error) => error.fmt(f),
-            Self::Invalid(message) => f.write_str(message),
-            Self::Record(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CaseError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::Build(error) => error.source(),
-            Self::Refused(error) => error.source(),
-            Self::Record(error) => error.source(),
-            Self::Version(_) | Self::Invalid(_) => None,
-        }
-    }
 }
 
 impl Case {
@@ -144,7 +124,7 @@ impl Case {
         let mut failures = player.unknown();
         failures.extend(feed.missing());
         for grader in &self.expect {
-            failures.extend(grader.grade(&report).map_err(CaseError::Invalid)?);
+            failures.extend(grader.grade(&report)?);
         }
         Ok(Tested { report, failures })
     }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use pirn_core::run::RunReport;
 use pirn_core::status::ThreadStatus;
+use pirn_definition::error::RunError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::differences::{of_values, quoted};
-use crate::engine::Engine;
+use crate::engine::{BuildError, Engine};
 
 /// A comparison of a run's outcome with the expected one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +74,28 @@ pub struct GradeFailure {
     pub message: String,
 }
 
+/// Error of a grader: the expression of [`Grader::Function`] cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[error("the function `{expression}`: {cause}")]
+pub struct GradeError {
+    /// The expression.
+    pub expression: String,
+    /// Reason of the failure.
+    #[source]
+    pub cause: GradeErrorCause,
+}
+
+/// Reason that the expression of a grader cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub enum GradeErrorCause {
+    /// The expression cannot be compiled.
+    Build(#[from] BuildError),
+    /// The evaluation failed.
+    Run(#[from] RunError),
+}
+
 impl Grader {
     /// Returns the graders that a recorded outcome satisfies: outcome, output, path and cost.
     pub fn of(report: &RunReport) -> Vec<Self> {
@@ -109,7 +132,7 @@ impl Grader {
     ///
     /// # Errors
     /// The expression of [`Grader::Function`] cannot be evaluated.
-    pub fn grade(&self, report: &RunReport) -> Result<Option<GradeFailure>, String> {
+    pub fn grade(&self, report: &RunReport) -> Result<Option<GradeFailure>, GradeError> {
         let (grader, message) = match self {
             Self::Outcome { status, error } => {
                 let expected = outcome(*status, error.as_deref());
@@ -124,7 +147,10 @@ impl Grader {
             }
             Self::Path { nodes } => ("path", other_path(nodes, &path(report))),
             Self::Cost { max_tokens, max_amount } => ("cost", too_expensive(*max_tokens, *max_amount, report)),
-            Self::Schema { schema } => ("schema", pirn_models::json_schema::fits(schema, &report.output).err()),
+            Self::Schema { schema } => {
+                let fits = pirn_models::json_schema::fits(schema, &report.output);
+                ("schema", fits.err().map(|mismatch| mismatch.reason))
+            }
             Self::Contains { text } => {
                 let whole = report
                     .output
@@ -195,8 +221,11 @@ fn too_expensive(max_tokens: Option<u64>, max_amount: Option<f64>, report: &RunR
 }
 
 /// Evaluates an expression of a case in a workflow that only evaluates it.
-fn evaluated(expression: &str, report: &RunReport) -> Result<Value, String> {
-    let fault = |error: &dyn std::fmt::Display| format!("the function `{expression}`: {error}");
+fn evaluated(expression: &str, report: &RunReport) -> Result<Value, GradeError> {
+    let failed = |cause: GradeErrorCause| GradeError {
+        expression: expression.to_owned(),
+        cause,
+    };
     let variable = |name: &str, value: Value| json!({"name": name, "value": value});
     let flow = json!({
         "id": "grade",
@@ -208,12 +237,13 @@ fn evaluated(expression: &str, report: &RunReport) -> Result<Value, String> {
         "edges": [{"from": "start", "to": "end"}],
     });
     let engine = Engine::builder().workflows(flow.to_string()).virtual_time(None).build();
-    let engine = engine.map_err(|error| fault(&error))?;
-    let graded = engine.start("grade", &report.output).map_err(|error| fault(&error))?;
+    let engine = engine.map_err(|error| failed(error.into()))?;
+    let graded = engine.start("grade", &report.output);
+    let graded = graded.map_err(|error| failed(error.into()))?;
     let graded = graded.outcome_blocking();
     engine.shutdown_blocking(Duration::from_secs(1));
     match &graded.error {
-        Some(error) => Err(fault(error)),
+        Some(error) => Err(failed(error.clone().into())),
         None => Ok(graded.output.clone()),
     }
 }

@@ -33,7 +33,7 @@ mod inputs;
 mod recorded;
 
 pub use case::{Case, CaseError, CaseFile, FORMAT_VERSION, Tested};
-pub use graders::{GradeFailure, Grader};
+pub use graders::{GradeError, GradeErrorCause, GradeFailure, Grader};
 
 pub use crate::engine::durable::{
     EventPosition, OutsideInput, OutsideInputKind, RecordError, RecordedAnswer, RecordedRequest, RecordedRun,

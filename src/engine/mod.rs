@@ -8,15 +8,14 @@ mod events;
 mod handle;
 mod run;
 mod runtime;
-mod trigger_refused;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub use pirn_actors::engine::MailboxDepths;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
+pub use pirn_actors::engine::{MailboxDepths, TriggerRefused};
 use pirn_actors::events::Subscription;
 use pirn_actors::host::ThreadTag;
 use pirn_actors::sessions::MemorySessions;
@@ -57,7 +56,6 @@ pub use run::RunBuilder;
 pub(crate) use run::input_of;
 use runtime::{EngineRuntime, WeakRuntime};
 pub(crate) use runtime::{virtual_host, with_inline_spawner};
-pub use trigger_refused::TriggerRefused;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// Time within which the engine's actors, or a virtual clock's thread, must start.
@@ -353,13 +351,12 @@ impl Engine {
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), TriggerRefused> {
         // A schedule is a task of the engine, not of the matchers, because it has no run and no event to react to.
         if trigger.schedule.is_some() {
-            return self.shared.add_schedule(&trigger).map_err(TriggerRefused);
+            return self.shared.add_schedule(&trigger);
         }
         let added = answers(self.shared.add_trigger(trigger)).await;
-        let stopped = || Err("the engine has stopped".to_owned());
         // Every arbiter has its own matcher, and all of them must have the trigger. No answer at all means that all have stopped.
-        let added = added.into_iter().reduce(Result::and).unwrap_or_else(stopped);
-        added.map_err(TriggerRefused)
+        let added = added.into_iter().reduce(Result::and);
+        added.unwrap_or(Err(TriggerRefused::Stopped))
     }
 
     /// Enables or disables a trigger of a workflow, or of the engine. Returns whether that changed anything, or `None` if there is

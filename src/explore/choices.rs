@@ -24,7 +24,10 @@ const MAX_STEP: usize = 1_000_000;
 pub struct Choices(Vec<(usize, usize)>);
 
 /// A string is not the string form of [`Choices`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{part}` is not a choice: expected STEP:OPTION with numbers from 1, steps in ascending order, separated by commas"
+)]
 pub struct InvalidChoices {
     /// The part that is wrong.
     pub part: String,
@@ -90,15 +93,3 @@ impl Serialize for Choices {
         serializer.collect_str(self)
     }
 }
-
-impl fmt::Display for InvalidChoices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a choice: expected STEP:OPTION with numbers from 1, steps in ascending order, separated by commas",
-            self.part
-        )
-    }
-}
-
-impl std::error::Error for InvalidChoices {}

@@ -83,86 +83,49 @@ pub struct Progress {
 }
 
 /// Errors that prevent an exploration.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExploreError {
     /// The workflows or profiles have faults.
+    #[error(transparent)]
     Build(BuildError),
     /// The run was refused: there is no such workflow, or its input is not JSON.
+    #[error(transparent)]
     Refused(RunError),
     /// Equal choices led to different states: a function, a tool or a model is not deterministic.
+    #[error(
+        "one order had two different results, after: {}; a function, tool or model returns different results for equal calls, so \
+         the orders cannot be explored",
+        order.join(", ")
+    )]
     NotRepeatable {
         /// The choices up to that point.
         order: Vec<String>,
     },
     /// [`Explorer::replay`] received choices that this workflow, input and rules do not have.
+    #[error(
+        "the choices do not exist after {}; they belong to another workflow, input, answer, seed or time option",
+        if order.is_empty() { "the start of the run".to_owned() } else { order.join(", ") }
+    )]
     NoSuchOrder {
         /// The choices up to the first one that does not exist.
         order: Vec<String>,
     },
     /// With [`Explorer::offline_only`], a run called something outside of it that is not offline.
+    #[error("the run calls {called}, which is not offline: use a profile of the provider `scripted`, `echo` or `extractive`")]
     NotOffline {
         /// The model or function with its name.
         called: String,
     },
     /// [`Explorer::interrupt_when`] ended a replay.
+    #[error("the replay was stopped before the end of the run")]
     Stopped,
     /// The events of a replay exceed the memory limit.
+    #[error("the events of the order need more than {} KiB of memory", max_bytes >> 10)]
     TooManyEvents {
         /// The limit in bytes.
         max_bytes: u64,
     },
-}
-
-impl std::fmt::Display for ExploreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(f),
-            Self::Refused(error) => error.fmt(f),
-            Self::NotRepeatable { order } => write!(
-                f,
-                "one order had two different results, after: {}; a function, tool or model returns different results for equal \
-                 calls, so the orders cannot be explored",
-                order.join(", ")
-            ),
-            Self::NoSuchOrder { order } => write!(
-                f,
-                "the choices do not exist after {}; they belong to another workflow, input, answer, seed or time option",
-                if order.is_empty() {
-                    "the start of the run".to_owned()
-                } else {
-                    order.join(", ")
-                }
-            ),
-            Self::NotOffline { called } => write!(
-                f,
-                "the run calls {called}, which is not offline: use a profile of the provider `scripted`, `echo` or `extractive`"
-            ),
-            Self::Stopped => f.write_str("the replay was stopped before the end of the run"),
-            Self::TooManyEvents { max_bytes } => {
-                write!(
-                    f,
-                    "the events of the order need more than {} KiB of memory",
-                    max_bytes >> 10
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ExploreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::Build(error) => error.source(),
-            Self::Refused(error) => error.source(),
-            Self::NotRepeatable { .. }
-            | Self::NoSuchOrder { .. }
-            | Self::NotOffline { .. }
-            | Self::Stopped
-            | Self::TooManyEvents { .. } => None,
-        }
-    }
 }
 
 /// Creates an exploration of the engine that `builder` describes; configure it and [run](Explorer::run) it. The builder's clock and

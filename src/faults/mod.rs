@@ -29,7 +29,6 @@ mod dice;
 mod inject;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pirn_definition::Millis;
@@ -126,21 +125,14 @@ impl Faults {
 }
 
 /// Reason why a file's faults cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {message}", path.display())]
 pub struct FaultsError {
     /// The file.
     pub path: PathBuf,
     /// Description of the error.
     pub message: String,
 }
-
-impl fmt::Display for FaultsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.message)
-    }
-}
-
-impl std::error::Error for FaultsError {}
 
 /// Reads `[faults]` of a file, in TOML or JSON by the rules of [`load_profiles`](crate::profiles::load_profiles). Returns no faults
 /// if the file has no such section.

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "mcp")]
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::Path;
 
 #[cfg(feature = "mcp")]
@@ -10,43 +9,23 @@ use pirn_definition::definition::nearest;
 use pirn_definition::definition::{Fault, FaultCode};
 use pirn_tools::{ConfigFault, ToolsConfig, tools_of};
 
-use crate::config::{ConfigError, ConfigText};
+use crate::config::{ConfigError, ConfigText, indented};
 
 /// Reasons why tools cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolsError {
     /// The file cannot be read, or is neither TOML nor JSON.
+    #[error(transparent)]
     File(ConfigError),
     /// Entries in the file are invalid.
+    #[error("{}:{}", path.display(), indented(faults))]
     Entries {
         /// The file.
         path: std::path::PathBuf,
         /// All faults.
         faults: Vec<ConfigFault>,
     },
-}
-
-impl fmt::Display for ToolsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::Entries { path, faults } => {
-                write!(f, "{}:", path.display())?;
-                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ToolsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::File(error) => error.source(),
-            Self::Entries { .. } => None,
-        }
-    }
 }
 
 impl ConfigText {

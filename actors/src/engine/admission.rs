@@ -364,18 +364,26 @@ impl AdmittedRun {
 /// Maximum number of bytes in the id of a run or session. Equals the limit of the stores.
 const MAX_NAME: usize = 512;
 
+/// Error of an id that is empty, too long, or contains a NUL byte.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a {what} must have 1 to {MAX_NAME} bytes and no NUL byte; this one has {bytes} bytes")]
+pub struct InvalidName {
+    /// Named object: `run` or `session`.
+    pub what: &'static str,
+    /// Number of bytes of the id.
+    pub bytes: usize,
+}
+
 /// Checks the id of a run or a session.
 ///
 /// # Errors
-/// A message for the caller.
-pub fn check_name(what: &str, id: &str) -> Result<(), String> {
+/// [`InvalidName`].
+pub fn check_name(what: &'static str, id: &str) -> Result<(), InvalidName> {
     if (1..=MAX_NAME).contains(&id.len()) && !id.contains('\0') {
         return Ok(());
     }
-    Err(format!(
-        "the id of a {what} must have 1 to {MAX_NAME} bytes and no NUL byte; this one has {} bytes",
-        id.len()
-    ))
+    let bytes = id.len();
+    Err(InvalidName { what, bytes })
 }
 
 /// Validates the ids in a request.
@@ -385,7 +393,7 @@ pub(super) fn check_names(run_id: &str, request: &RunRequest) -> Result<(), RunE
         .as_ref()
         .map(|session| check_name("session", &session.id));
     let checked = check_name("run", run_id).and(session.unwrap_or(Ok(())));
-    checked.map_err(|why| RunError::new(RunErrorCode::InvalidInput, why))
+    checked.map_err(|why| RunError::new(RunErrorCode::InvalidInput, why.to_string()))
 }
 
 fn refused(refused: Refused) -> RunError {
@@ -413,7 +421,7 @@ fn check_client_tools(graphs: &Graphs, graph: &Graph, tools: &[ToolDefinition]) 
         return Ok(());
     }
     let invalid = |message: String| RunError::new(RunErrorCode::InvalidInput, message);
-    ToolDefinition::check_client_tools(tools).map_err(invalid)?;
+    ToolDefinition::check_client_tools(tools).map_err(|wrong| invalid(wrong.to_string()))?;
     for of in graphs.values() {
         let is_main = of.workflow_id == graph.workflow_id;
         for node in &of.nodes {

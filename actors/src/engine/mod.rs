@@ -32,11 +32,12 @@ use crate::journal::Graphs;
 use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
 pub use crate::protocol::engine::OnEnd;
-use crate::protocol::engine::{DetachedRun, EngineHandle};
+use crate::protocol::engine::{DetachedRun, EngineHandle, RunEnded};
 use crate::protocol::events::{Deliver, EventFilter, Subscription};
+pub use crate::protocol::matcher::TriggerRefused;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::sessions::Sessions;
-pub use admission::{AdmittedRun, RunRequest, SessionRequest, check_name};
+pub use admission::{AdmittedRun, InvalidName, RunRequest, SessionRequest, check_name};
 pub use depths::MailboxDepths;
 use local::Local;
 use run_ids::RunIds;
@@ -189,7 +190,7 @@ impl EngineShared {
         let mask = filter.mask();
         if let Some(run_id) = filter.run_id {
             // If the run has ended, the message is dropped and the subscription with it.
-            let _: Result<(), String> = self.tell_run(&run_id, SupervisorMsg::Subscribe { mask, deliver });
+            let _: Result<(), RunEnded> = self.tell_run(&run_id, SupervisorMsg::Subscribe { mask, deliver });
             return;
         }
         for arbiter in 0..self.spawner.arbiters() {
@@ -333,13 +334,15 @@ impl EngineHandle for EngineShared {
         self.carries(run_id)
     }
 
-    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {
+    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), RunEnded> {
         match self.runs.find(run_id) {
             Some(supervisor) => {
                 supervisor.do_send(message);
                 Ok(())
             }
-            None => Err(format!("run {run_id} has ended")),
+            None => Err(RunEnded {
+                run_id: run_id.to_owned(),
+            }),
         }
     }
 

@@ -19,6 +19,7 @@ use super::EngineShared;
 use crate::host::{Host, TimerHandle};
 use crate::ports::{EarlierRun, ScheduleMemory};
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
+use crate::protocol::matcher::TriggerRefused;
 use crate::protocol::supervisor::SupervisorMsg;
 
 /// Maximum time between two looks at the clock, in milliseconds. A long timer would miss changes of the wall clock and suspends
@@ -96,17 +97,14 @@ impl EngineShared {
     ///
     /// # Errors
     /// Fails if the id is in use, or if the schedule is invalid.
-    pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), String> {
-        let schedule = trigger.schedule.as_ref().ok_or("it has no schedule")?;
+    pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), TriggerRefused> {
+        let schedule = trigger.schedule.as_ref().ok_or(TriggerRefused::NoSchedule)?;
         // `begin_schedule` skips an invalid definition without an error.
-        Times::read(&schedule.cron, &schedule.timezone).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            faults.join("; ")
-        })?;
+        Times::read(&schedule.cron, &schedule.timezone).map_err(TriggerRefused::Schedule)?;
         let mut known = self.schedules.lock();
         let id = trigger.id.clone();
         if known.contains_key(&(Owner::Engine, id.clone())) {
-            return Err(TriggerExists { id }.to_string());
+            return Err(TriggerExists { id }.into());
         }
         self.begin_schedule(&mut known, &Owner::Engine, trigger);
         Ok(())

@@ -9,7 +9,7 @@ use pirn_sync::{Completion, Quota};
 
 use super::EngineShared;
 use crate::answer::Answer;
-use crate::protocol::matcher::MatcherMsg;
+use crate::protocol::matcher::{MatcherMsg, TriggerRefused};
 
 impl EngineShared {
     /// Registers a graph and its triggers. New runs use it instead of an earlier graph with this id.
@@ -50,7 +50,7 @@ impl EngineShared {
     }
 
     /// Adds a trigger that watches every run. All arbiters give equal answers: an error if the id is in use.
-    pub fn add_trigger(&self, definition: TriggerDefinition) -> Vec<Completion<Result<(), String>>> {
+    pub fn add_trigger(&self, definition: TriggerDefinition) -> Vec<Completion<Result<(), TriggerRefused>>> {
         let limit = definition.max_triggers.filter(|limit| *limit > 0);
         // Shared by the matchers of all arbiters: a count for each would multiply the limit by their number.
         let quota = limit.map(|limit| Arc::new(Quota::new(limit)));

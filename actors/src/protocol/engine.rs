@@ -15,7 +15,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn next_run_id(&self) -> Arc<str>;
 
     /// Sends a message to a run. Fails if the run has ended; the message is dropped.
-    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
+    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), RunEnded>;
 
     /// True if this engine executes the run.
     fn owns_run(&self, run_id: &str) -> bool;
@@ -31,6 +31,13 @@ pub(crate) trait EngineHandle: Send + Sync {
 
     /// Disables a trigger on all arbiters, because its engine-wide limit is reached.
     fn disable_used_up(&self, trigger_id: &str);
+}
+
+/// Error of a message to a run that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("run {run_id} has ended")]
+pub(crate) struct RunEnded {
+    pub(crate) run_id: String,
 }
 
 /// Called once with the outcome of a run.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use pirn_core::thread::Outcome;
 use pirn_definition::definition::TriggerDefinition;
+use pirn_definition::times::TimesFault;
 use pirn_events::event::Event;
-use pirn_events::trigger::{Owner, TriggerState};
+use pirn_events::trigger::{Owner, TriggerExists, TriggerState};
 use pirn_sync::Quota;
 
 use super::bus::{Quiesce, ResumedEvents};
@@ -14,6 +15,29 @@ use crate::answer::Answer;
 
 /// A handle to the trigger matcher of an arbiter.
 pub(crate) type MatcherSender = Sender<MatcherMsg>;
+
+/// Reason that an engine does not add a trigger.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TriggerRefused {
+    /// The id is in use.
+    #[error(transparent)]
+    Exists(#[from] TriggerExists),
+    /// The trigger has no schedule, which the operation requires.
+    #[error("it has no schedule")]
+    NoSchedule,
+    /// The schedule is invalid.
+    #[error("{}", joined(.0))]
+    Schedule(Vec<TimesFault>),
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+fn joined(faults: &[TimesFault]) -> String {
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    faults.join("; ")
+}
 
 /// Consecutive events.
 pub(crate) enum EventBatch {
@@ -37,7 +61,7 @@ pub(crate) enum MatcherMsg {
         definition: Arc<TriggerDefinition>,
         /// Engine-wide limit of its firings, shared by all arbiters. None for a limit per run.
         quota: Option<Arc<Quota>>,
-        answer: Answer<Result<(), String>>,
+        answer: Answer<Result<(), TriggerRefused>>,
     },
     Remove {
         owner: Owner,

@@ -1,9 +1,8 @@
 //! Faults of a profile.
 
-use std::fmt;
-
 /// A fault of a profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("profile `{profile}`, {pointer}: {message}")]
 pub struct ProfileFault {
     /// The profile's id; empty if it has none.
     pub profile: String,
@@ -23,11 +22,3 @@ impl ProfileFault {
         }
     }
 }
-
-impl fmt::Display for ProfileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "profile `{}`, {}: {}", self.profile, self.pointer, self.message)
-    }
-}
-
-impl std::error::Error for ProfileFault {}

@@ -8,21 +8,65 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 /// Returns the headers of `headers`, then those of `headersEnv`. All are marked as sensitive, so that they are not displayed.
 ///
 /// # Errors
-/// A sentence with the name of the header, or of the variable that is not set; never a value.
+/// [`HeaderError`], which never contains a value.
 pub fn build_headers(
     written: &BTreeMap<String, String>,
     from_environment: &BTreeMap<String, String>,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
     let mut headers = Vec::with_capacity(written.len() + from_environment.len());
     for (name, value) in written {
         headers.push(header(name, value)?);
     }
     for (name, source) in from_environment {
-        let value = expanded(source, &variable).map_err(|fault| format!("header `{name}`: {fault}"))?;
+        let value = expanded(source, &variable).map_err(|source| HeaderError::Variable {
+            header: name.clone(),
+            source,
+        })?;
         headers.push(header(name, &value)?);
     }
     Ok(headers)
+}
+
+/// Reason that a header cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The name contains characters that are not allowed, or is empty.
+    #[error("`{header}` is not a header name")]
+    Name {
+        /// Name of the header.
+        header: String,
+    },
+    /// The value contains characters that are not allowed.
+    #[error("the value of the header `{header}` contains characters that are not allowed in a header")]
+    Value {
+        /// Name of the header.
+        header: String,
+    },
+    /// The value from the environment cannot be built.
+    #[error("header `{header}`: {source}")]
+    Variable {
+        /// Name of the header.
+        header: String,
+        /// Reason of the failure.
+        source: VariableError,
+    },
+}
+
+/// Reason that an entry of `headersEnv` cannot be expanded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VariableError {
+    /// The environment variable is not set.
+    #[error("the environment variable {name} is not set")]
+    Unset {
+        /// Name of the variable, shortened if it may be a secret.
+        name: String,
+    },
+    /// The text contains `${` without `}`.
+    #[error("a `${{` has no `}}`")]
+    Unclosed,
 }
 
 /// Minimum length of a header value that is treated as a secret: versions and plain words are shorter.
@@ -88,11 +132,11 @@ pub fn add_idempotency_key(headers: &mut HeaderMap, key: Option<String>) {
     }
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not a header name"))?;
-    let mut value: HeaderValue = value.parse().map_err(|_| {
-        format!("the value of the header `{name}` contains characters that are not allowed in a header")
-    })?;
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
+    let header = || name.to_owned();
+    let key: HeaderName = name.parse().map_err(|_| HeaderError::Name { header: header() })?;
+    let value = value.parse().map_err(|_| HeaderError::Value { header: header() });
+    let mut value: HeaderValue = value?;
     value.set_sensitive(true);
     Ok((key, value))
 }
@@ -100,11 +144,11 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
 /// Expands a `headersEnv` entry: `NAME`, or text that contains `${NAME}`.
 ///
 /// # Errors
-/// A sentence with the name of the variable that is not set; never a value.
-fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+/// [`VariableError`], which never contains a value.
+fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let value_of = |name: &str| {
-        let unset = || format!("the environment variable {} is not set", shown_variable_name(name));
-        lookup(name).ok_or_else(unset)
+        let name_shown = || shown_variable_name(name).to_string();
+        lookup(name).ok_or_else(|| VariableError::Unset { name: name_shown() })
     };
     if !source.contains("${") {
         return value_of(source);
@@ -112,7 +156,7 @@ fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
     let mut text = String::new();
     let mut rest = source;
     while let Some((before, tag)) = rest.split_once("${") {
-        let (name, after) = tag.split_once('}').ok_or("a `${` has no `}`")?;
+        let (name, after) = tag.split_once('}').ok_or(VariableError::Unclosed)?;
         text.push_str(before);
         text.push_str(&value_of(name)?);
         rest = after;
@@ -131,7 +175,7 @@ mod tests {
         assert_eq!(expanded("TOKEN", lookup).as_deref(), Ok("t0p"));
         assert_eq!(expanded("Bearer ${TOKEN}!", lookup).as_deref(), Ok("Bearer t0p!"));
         for source in ["OTHER", "Bearer ${OTHER}"] {
-            assert!(expanded(source, lookup).unwrap_err().contains(" OTHER "));
+            assert!(expanded(source, lookup).unwrap_err().to_string().contains(" OTHER "));
         }
         assert!(expanded("${TOKEN", lookup).is_err());
     }

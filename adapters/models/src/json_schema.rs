@@ -1,17 +1,19 @@
 //! Validation by JSON Schema.
 
+use pirn_definition::value::SchemaMismatch;
 use serde_json::Value;
 
 /// Checks a value against a schema; the error describes the mismatch.
 #[cfg(feature = "schema")]
-pub fn fits(schema: &Value, value: &Value) -> Result<(), String> {
-    let validator = jsonschema::validator_for(schema).map_err(|error| format!("its schema {}", no_schema(&error)))?;
-    validator
-        .validate(value)
-        .map_err(|fault| match fault.instance_path().to_string() {
+pub fn fits(schema: &Value, value: &Value) -> Result<(), SchemaMismatch> {
+    let validator = jsonschema::validator_for(schema);
+    let validator = validator.map_err(|error| SchemaMismatch::new(format!("its schema {}", no_schema(&error))))?;
+    validator.validate(value).map_err(|fault| {
+        SchemaMismatch::new(match fault.instance_path().to_string() {
             place if place.is_empty() => shown(&fault),
             place => format!("at {place}: {}", shown(&fault)),
         })
+    })
 }
 
 /// Returns the fault of an invalid schema, or `None` if it is valid.
@@ -54,7 +56,7 @@ fn shown(error: &jsonschema::ValidationError<'_>) -> String {
 /// Accepts every value in builds without the library.
 #[cfg(not(feature = "schema"))]
 #[allow(clippy::unnecessary_wraps)] // the other one's signature
-pub fn fits(_: &Value, _: &Value) -> Result<(), String> {
+pub fn fits(_: &Value, _: &Value) -> Result<(), SchemaMismatch> {
     Ok(())
 }
 

@@ -64,7 +64,7 @@ impl ResponseFormat {
                 // A strict schema has no optional properties, so models send null for absent ones.
                 let pruned = without_absent(schema, value.clone());
                 if pruned == value || fits(schema, &pruned).is_err() {
-                    return Err(fault);
+                    return Err(fault.reason);
                 }
                 Ok(pruned.to_string().into())
             }

@@ -107,8 +107,9 @@ fn client() -> Result<Client, String> {
 /// Returns the request and its secrets from the environment, which servers may repeat in their answers.
 fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets), String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
-    let headers =
-        pirn_models::headers::build_headers(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let headers = pirn_models::headers::build_headers(&config.headers, &config.headers_env, variable);
+    let headers = headers.map_err(|error| error.to_string())?;
     let secrets = Secrets::of(headers.iter().skip(config.headers.len()).map(|(_, value)| value));
     for (name, value) in headers {
         request.headers_mut().insert(name, value);

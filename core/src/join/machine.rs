@@ -81,39 +81,31 @@ pub enum Effect {
 }
 
 /// Reason why an input was refused. The machine is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejected {
     /// A second `Start`.
+    #[error("the fork has been started already")]
     AlreadyStarted,
     /// An end for a path that is not running.
+    #[error("path {path} is not running")]
     NotRunning {
         /// Index of the path in the fork.
         path: usize,
     },
     /// An end for a path that the fork does not have.
+    #[error("the fork has no path {path}")]
     UnknownPath {
         /// Index in the input.
         path: usize,
     },
     /// A deadline of a timer that is not running.
+    #[error("timer {generation} is not running")]
     NoSuchTimer {
         /// The generation in the input.
         generation: u32,
     },
 }
-
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AlreadyStarted => f.write_str("the fork has been started already"),
-            Self::NotRunning { path } => write!(f, "path {path} is not running"),
-            Self::UnknownPath { path } => write!(f, "the fork has no path {path}"),
-            Self::NoSuchTimer { generation } => write!(f, "timer {generation} is not running"),
-        }
-    }
-}
-
-impl std::error::Error for Rejected {}
 
 /// Phase of a fork; the rows of the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

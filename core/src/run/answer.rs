@@ -1,30 +1,31 @@
 //! Answers of people: validated against the question, and accepted once.
 
-use std::fmt;
-
-use pirn_definition::value::{TOO_DEEP, is_too_deep};
+use pirn_definition::value::{SchemaMismatch, TooDeep, is_too_deep};
 use serde_json::Value;
 
 use super::data::message::{Message, ToThread};
 use super::state::RunMachine;
-use crate::thread::{ClientCall, ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
+use crate::thread::{ClientCall, ConsentAnswer, Input, Interaction, InvalidAnswer, Outcome, PersonsAnswer};
 
-/// Validates a value (second) against a JSON Schema (first). Returns one sentence if it is invalid.
-pub type Fits = fn(&Value, &Value) -> Result<(), String>;
+/// Validates a value (second) against a JSON Schema (first).
+pub type Fits = fn(&Value, &Value) -> Result<(), SchemaMismatch>;
 
 /// Reason that an answer was rejected. An open question stays open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerRefused {
     /// No question with this id is open: it was answered, withdrawn, or never raised.
+    #[error("no open question has this id: it was answered or withdrawn, or never existed")]
     NotOpen,
     /// The answer does not fit the question.
+    #[error("invalid answer: {reason}")]
     Invalid {
         /// Explanation, one sentence.
         reason: String,
     },
     /// The run's store failed, or the run left this process, before the answer was durable. The answer may or may not have been
     /// stored: the resumed run shows whether the question is still open.
+    #[error("the answer may be lost: {reason}")]
     NotKept {
         /// Explanation, one sentence.
         reason: String,
@@ -49,20 +50,6 @@ impl AnswerRefused {
     }
 }
 
-impl fmt::Display for AnswerRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotOpen => {
-                f.write_str("no open question has this id: it was answered or withdrawn, or never existed")
-            }
-            Self::Invalid { reason } => write!(f, "invalid answer: {reason}"),
-            Self::NotKept { reason } => write!(f, "the answer may be lost: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerRefused {}
-
 impl RunMachine {
     /// Converts a person's answer to the message for the run.
     ///
@@ -71,7 +58,9 @@ impl RunMachine {
     pub fn accept_answer(&self, id: &str, answer: PersonsAnswer, fits: Fits) -> Result<Message, AnswerRefused> {
         // Nothing changes here: the caller records the message first, and the run takes it in order with its other inputs.
         let (thread, effect, interaction) = self.interaction(id).ok_or(AnswerRefused::NotOpen)?;
-        check(&interaction, &answer.answer, fits).map_err(|reason| AnswerRefused::Invalid { reason })?;
+        check(&interaction, &answer.answer, fits).map_err(|why| AnswerRefused::Invalid {
+            reason: why.to_string(),
+        })?;
         let outcome = Outcome::Answered(answer);
         Ok(Message::Thread(
             thread,
@@ -80,16 +69,16 @@ impl RunMachine {
     }
 }
 
-fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), String> {
+fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), InvalidAnswer> {
     // Refused here, so that the person can answer again: `Message::limit_levels` would answer the question with a failure.
     if is_too_deep(answer) {
-        return Err(TOO_DEEP.to_string());
+        return Err(TooDeep.into());
     }
     interaction.check_choice(answer)?;
     // A consent is validated against the tool's schema, and only if the person changed the arguments.
     if let Some(tool) = &interaction.tool {
         return match ConsentAnswer::read(answer)? {
-            ConsentAnswer::Allow(Some(edited)) => fits(&tool.schema, &edited),
+            ConsentAnswer::Allow(Some(edited)) => Ok(fits(&tool.schema, &edited)?),
             ConsentAnswer::Allow(None) | ConsentAnswer::Refuse(_) => Ok(()),
         };
     }
@@ -97,7 +86,7 @@ fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), St
         return ClientCall::read(answer).map(drop);
     }
     match &interaction.schema {
-        Some(schema) => fits(&Value::Object((**schema).clone()), answer),
+        Some(schema) => Ok(fits(&Value::Object((**schema).clone()), answer)?),
         None => Ok(()),
     }
 }

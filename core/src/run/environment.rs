@@ -7,6 +7,7 @@ use pirn_conversation::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_conversation::model_call::CallBound;
 use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Graph, NodeIx};
+use pirn_definition::value::SchemaMismatch;
 use pirn_events::event::EventMask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,11 +113,11 @@ pub trait RunEnvironment {
     /// # Errors
     /// Returns the faults of the source.
     fn compile(&self, source: &Arc<str>) -> Result<Arc<Graph>, Vec<Fault>>;
-    /// Validates a value against a JSON Schema. Returns one sentence if it is invalid.
+    /// Validates a value against a JSON Schema.
     ///
     /// # Errors
     /// The value does not fit the schema.
-    fn fits(&self, _schema: &Value, _value: &Value) -> Result<(), String> {
+    fn fits(&self, _schema: &Value, _value: &Value) -> Result<(), SchemaMismatch> {
         Ok(())
     }
     /// Returns the token limit of a workflow that sets none: that of its profile.

@@ -26,7 +26,7 @@ pub use data::effect::{
     ToolChoice, ToolResult, TriggeredResult, When, WrittenSummary,
 };
 pub use data::id::ThreadId;
-pub use data::question::{ClientCall, ConsentAnswer, Interaction, ToolConsent};
+pub use data::question::{ClientCall, ConsentAnswer, Interaction, InvalidAnswer, ToolConsent};
 pub use data::records::{NodeRecord, NodeStatus, ThreadKind};
 pub use data::script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget, TokenFigures};
 pub use data::seed::{BranchSeed, Snapshot, ThreadSeed};

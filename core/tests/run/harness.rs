@@ -15,6 +15,7 @@ use pirn_definition::definition::Pinned;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
+use pirn_definition::value::SchemaMismatch;
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
@@ -40,9 +41,9 @@ pub(crate) fn consent() -> ConsentRequest {
 }
 
 /// Accepts every answer.
-fn fits(_: &Value, answer: &Value) -> Result<(), String> {
+fn fits(_: &Value, answer: &Value) -> Result<(), SchemaMismatch> {
     if answer.is_null() {
-        Err("nothing".into())
+        Err(SchemaMismatch::new("nothing"))
     } else {
         Ok(())
     }

@@ -55,15 +55,15 @@ pub use nodes::{
     RouteConfig, ScriptConfig, ScriptLimits, SubgraphConfig, ToolConfig, ToolRoundLimit, VariableCallback,
     VariableConfig, VariableScope, VariableType, WaitConfig,
 };
-pub use origin::{Located, Origin, ScriptFiles, SkillFolders, SourceFile};
+pub use origin::{Located, Origin, ScriptFiles, SkillFolders, SourceFile, Unreadable};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 pub use schedule::{CatchUp, Overlap, ScheduleDefinition};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub(crate) use script_workflow::script_workflow;
 pub use script_workflow::{AgentOptions, agent_workflow, workflow_of_script};
-pub use skill::{MAX_SKILL_BYTES, MAX_SKILL_FILES, MAX_SKILLS, SKILL_FILE, Skill, SkillHead};
-pub use tool_definition::{MAX_CLIENT_TOOL_BYTES, MAX_CLIENT_TOOLS, ToolDefinition};
+pub use skill::{MAX_SKILL_BYTES, MAX_SKILL_FILES, MAX_SKILLS, SKILL_FILE, Skill, SkillError, SkillHead};
+pub use tool_definition::{ClientToolsError, MAX_CLIENT_TOOL_BYTES, MAX_CLIENT_TOOLS, ToolDefinition};
 pub use tool_entry::ToolEntry;
 pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,

@@ -9,10 +9,15 @@ use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of, 
 use crate::script::place::line_and_column;
 
 /// Folders of skills by their name in a text: the text files of each by path, or the reason that it cannot be read.
-pub type SkillFolders = BTreeMap<String, Result<BTreeMap<String, String>, String>>;
+pub type SkillFolders = BTreeMap<String, Result<BTreeMap<String, String>, Unreadable>>;
 
 /// Script files by their path in a text: the text of each, or the reason that it cannot be read.
-pub type ScriptFiles = BTreeMap<String, Result<String, String>>;
+pub type ScriptFiles = BTreeMap<String, Result<String, Unreadable>>;
+
+/// Reason that a file or folder that a text names cannot be read, one sentence with its path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
 
 /// A source text and its name in messages.
 #[derive(Clone, Debug)]

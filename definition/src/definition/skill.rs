@@ -60,46 +60,81 @@ impl Skill {
     /// Reads the head and the instructions of the skill.
     ///
     /// # Errors
-    /// Returns a sentence that names the fault.
-    pub fn read(&self) -> Result<(SkillHead, &str), String> {
-        let text = self
-            .files
-            .get(SKILL_FILE)
-            .ok_or_else(|| format!("it contains no {SKILL_FILE}"))?;
+    /// [`SkillError`] for a missing or malformed `SKILL.md`, and for too many or too large files.
+    pub fn read(&self) -> Result<(SkillHead, &str), SkillError> {
+        let text = self.files.get(SKILL_FILE).ok_or(SkillError::NoSkillFile)?;
         let bytes: usize = self.files.values().map(String::len).sum();
         if self.files.len() > MAX_SKILL_FILES || bytes > MAX_SKILL_BYTES {
-            return Err(format!(
-                "it has {} files with {bytes} bytes, and a skill may have {MAX_SKILL_FILES} with {MAX_SKILL_BYTES}",
-                self.files.len()
-            ));
+            let files = self.files.len();
+            return Err(SkillError::TooLarge { files, bytes });
         }
-        let (head, body) = split(text).ok_or_else(|| {
-            format!("{SKILL_FILE} must start with a head between two lines `---`, which has `name` and `description`")
-        })?;
+        let (head, body) = split(text).ok_or(SkillError::NoHead)?;
         let fields = fields(head)?;
-        let field = |key: &str, most: usize| {
+        let field = |key: &'static str, most: usize| {
             let value = fields
                 .iter()
                 .find(|(name, _)| name == key)
                 .map(|(_, value)| value.trim());
             let value = value.filter(|value| !value.is_empty());
-            let value = value.ok_or_else(|| format!("the head of {SKILL_FILE} has no `{key}`"))?;
+            let value = value.ok_or(SkillError::NoField { key })?;
             if value.chars().count() > most {
-                return Err(format!(
-                    "`{key}` in the head of {SKILL_FILE} has more than {most} characters"
-                ));
+                return Err(SkillError::LongField { key, most });
             }
             Ok(value.to_owned())
         };
         let (name, description) = (field("name", MAX_NAME)?, field("description", MAX_DESCRIPTION)?);
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if !name.bytes().all(is_plain) {
-            return Err(format!(
-                "the name `{name}` may have lower-case letters, digits and `-` only"
-            ));
+            return Err(SkillError::Name { name });
         }
         Ok((SkillHead { name, description }, body))
     }
+}
+
+/// Reason that a skill cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillError {
+    /// The skill has no file [`SKILL_FILE`].
+    #[error("it contains no {SKILL_FILE}")]
+    NoSkillFile,
+    /// The skill has more files or bytes than allowed.
+    #[error("it has {files} files with {bytes} bytes, and a skill may have {MAX_SKILL_FILES} with {MAX_SKILL_BYTES}")]
+    TooLarge {
+        /// Number of files.
+        files: usize,
+        /// Number of bytes of all files.
+        bytes: usize,
+    },
+    /// The file [`SKILL_FILE`] has no head.
+    #[error("{SKILL_FILE} must start with a head between two lines `---`, which has `name` and `description`")]
+    NoHead,
+    /// A required field is missing or empty.
+    #[error("the head of {SKILL_FILE} has no `{key}`")]
+    NoField {
+        /// Name of the field.
+        key: &'static str,
+    },
+    /// The value of a field is too long.
+    #[error("`{key}` in the head of {SKILL_FILE} has more than {most} characters")]
+    LongField {
+        /// Name of the field.
+        key: &'static str,
+        /// Maximum number of characters.
+        most: usize,
+    },
+    /// The name has other characters than lower-case letters, digits and `-`.
+    #[error("the name `{name}` may have lower-case letters, digits and `-` only")]
+    Name {
+        /// Name of the skill.
+        name: String,
+    },
+    /// A line of the head cannot be parsed.
+    #[error("the line `{line}` in the head of {SKILL_FILE} is not of the form `key: value`")]
+    Line {
+        /// The line.
+        line: String,
+    },
 }
 
 /// Splits a text into its head, without the lines `---`, and the rest.
@@ -118,18 +153,15 @@ fn split(text: &str) -> Option<(&str, &str)> {
 
 /// Reads the top-level fields of a head: plain and quoted texts, and block texts (`|`, `>`). Values of other forms, such as the map
 /// `metadata`, are read as the text of their lines, which no field that Pirn uses has.
-fn fields(head: &str) -> Result<Vec<(String, String)>, String> {
+fn fields(head: &str) -> Result<Vec<(String, String)>, SkillError> {
     let mut fields: Vec<(String, String)> = Vec::new();
     let mut lines = head.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = || {
-            format!(
-                "the line `{}` in the head of {SKILL_FILE} is not of the form `key: value`",
-                line.trim_end()
-            )
+        let wrong = || SkillError::Line {
+            line: line.trim_end().to_owned(),
         };
         let (key, value) = line
             .split_once(':')
@@ -213,12 +245,12 @@ mod tests {
                 "more than 1024",
             ),
         ] {
-            let why = skill(text).read().unwrap_err();
+            let why = skill(text).read().unwrap_err().to_string();
             assert!(why.contains(part), "{text}: {why}");
         }
-        assert!(Skill::default().read().unwrap_err().contains("no SKILL.md"));
+        assert!(Skill::default().read().unwrap_err().to_string().contains("no SKILL.md"));
         let mut large = skill("---\nname: x\ndescription: y\n---\n");
         large.files.insert("big".to_owned(), "z".repeat(MAX_SKILL_BYTES));
-        assert!(large.read().unwrap_err().contains("bytes"));
+        assert!(large.read().unwrap_err().to_string().contains("bytes"));
     }
 }

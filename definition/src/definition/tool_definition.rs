@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::BuiltInTool;
+use crate::value::{TooDeep, is_too_deep};
 
 /// Maximum number of client tools of a run.
 pub const MAX_CLIENT_TOOLS: usize = 128;
@@ -43,13 +44,10 @@ impl ToolDefinition {
     /// Checks the tools that a client offers: their number and size, their names, and that each schema describes an object.
     ///
     /// # Errors
-    /// Returns a sentence that names the tool, the fault and the remedy.
-    pub fn check_client_tools(tools: &[Self]) -> Result<(), String> {
+    /// [`ClientToolsError`] of the first tool with a fault.
+    pub fn check_client_tools(tools: &[Self]) -> Result<(), ClientToolsError> {
         if tools.len() > MAX_CLIENT_TOOLS {
-            return Err(format!(
-                "a run accepts at most {MAX_CLIENT_TOOLS} client tools, and these are {}: send fewer",
-                tools.len()
-            ));
+            return Err(ClientToolsError::TooMany { count: tools.len() });
         }
         // Before the sizes, which serialize each schema: too many levels would overflow the stack.
         let mut names = BTreeSet::new();
@@ -58,36 +56,28 @@ impl ToolDefinition {
         }
         let bytes: usize = tools.iter().map(|tool| tool.counted_text().len()).sum();
         if bytes > MAX_CLIENT_TOOL_BYTES {
-            return Err(format!(
-                "the definitions of the client tools have {bytes} bytes, and a run accepts {MAX_CLIENT_TOOL_BYTES}: \
-                 shorten descriptions and schemas, or send fewer tools"
-            ));
+            return Err(ClientToolsError::TooLarge { bytes });
         }
         Ok(())
     }
 
-    fn check<'a>(&'a self, names: &mut BTreeSet<&'a str>) -> Result<(), String> {
+    fn check<'a>(&'a self, names: &mut BTreeSet<&'a str>) -> Result<(), ClientToolsError> {
         let name = &*self.name;
+        let tool = || name.to_owned();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if !name.bytes().all(is_plain) || !(1..=MAX_NAME).contains(&name.len()) {
             let shown: String = name.chars().take(MAX_NAME).collect();
-            return Err(format!(
-                "the client tool `{shown}`: a name has 1 to {MAX_NAME} letters, digits, `_` and `-`"
-            ));
+            return Err(ClientToolsError::Name { tool: shown });
         }
         if BuiltInTool::of_name(name).is_some() {
-            return Err(format!(
-                "the client tool `{name}` has the name of a built-in tool: choose another name"
-            ));
+            return Err(ClientToolsError::BuiltIn { tool: tool() });
         }
         if !names.insert(name) {
-            return Err(format!("two client tools are named `{name}`: rename one"));
+            return Err(ClientToolsError::Repeated { tool: tool() });
         }
-        if crate::value::is_too_deep(&self.parameters) {
-            return Err(format!(
-                "the client tool `{name}`: its schema: {}",
-                crate::value::TOO_DEEP
-            ));
+        if is_too_deep(&self.parameters) {
+            let source = TooDeep;
+            return Err(ClientToolsError::TooDeep { tool: tool(), source });
         }
         let is_object = match self.parameters.get("type") {
             Some(kind) => kind == "object",
@@ -96,11 +86,64 @@ impl ToolDefinition {
         if is_object {
             Ok(())
         } else {
-            Err(format!(
-                "the client tool `{name}`: `parameters` must be a JSON Schema of an object, such as {{\"type\": \"object\"}}"
-            ))
+            Err(ClientToolsError::NoObject { tool: tool() })
         }
     }
+}
+
+/// Reason that the tools of a client are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientToolsError {
+    /// There are more than [`MAX_CLIENT_TOOLS`].
+    #[error("a run accepts at most {MAX_CLIENT_TOOLS} client tools, and these are {count}: send fewer")]
+    TooMany {
+        /// Number of tools.
+        count: usize,
+    },
+    /// The definitions have more than [`MAX_CLIENT_TOOL_BYTES`].
+    #[error(
+        "the definitions of the client tools have {bytes} bytes, and a run accepts {MAX_CLIENT_TOOL_BYTES}: shorten descriptions \
+         and schemas, or send fewer tools"
+    )]
+    TooLarge {
+        /// Number of bytes.
+        bytes: usize,
+    },
+    /// The name is empty, too long, or has characters that providers do not accept.
+    #[error("the client tool `{tool}`: a name has 1 to {MAX_NAME} letters, digits, `_` and `-`")]
+    Name {
+        /// The beginning of the name.
+        tool: String,
+    },
+    /// A built-in tool has this name.
+    #[error("the client tool `{tool}` has the name of a built-in tool: choose another name")]
+    BuiltIn {
+        /// Name of the tool.
+        tool: String,
+    },
+    /// Two of the tools have this name.
+    #[error("two client tools are named `{tool}`: rename one")]
+    Repeated {
+        /// Name of the tools.
+        tool: String,
+    },
+    /// The schema is nested too deeply.
+    #[error("the client tool `{tool}`: its schema: {source}")]
+    TooDeep {
+        /// Name of the tool.
+        tool: String,
+        /// The limit.
+        source: TooDeep,
+    },
+    /// The schema does not describe an object.
+    #[error(
+        "the client tool `{tool}`: `parameters` must be a JSON Schema of an object, such as {{\"type\": \"object\"}}"
+    )]
+    NoObject {
+        /// Name of the tool.
+        tool: String,
+    },
 }
 
 #[cfg(test)]
@@ -144,7 +187,7 @@ mod tests {
                 "at most",
             ),
         ] {
-            let refused = ToolDefinition::check_client_tools(&tools).unwrap_err();
+            let refused = ToolDefinition::check_client_tools(&tools).unwrap_err().to_string();
             assert!(refused.contains(part), "{refused}");
         }
         let good = [

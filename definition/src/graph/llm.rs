@@ -188,13 +188,13 @@ impl NodeCompiler<'_, '_> {
         }
         let (mut by_name, mut description) = (BTreeMap::new(), BuiltInTool::ReadSkill.description().to_owned());
         for (number, skill) in skills.iter().enumerate() {
-            let fault = |why: String| match &*skill.folder {
+            let fault = |why: &dyn std::fmt::Display| match &*skill.folder {
                 "" => format!("the skill: {why}"),
                 folder => format!("the skill `{folder}`: {why}"),
             };
             match skill.read() {
                 Ok((head, _)) if by_name.contains_key(&head.name) => {
-                    let message = fault(format!("another skill has the name `{}` too", head.name));
+                    let message = fault(&format_args!("another skill has the name `{}` too", head.name));
                     self.report
                         .fault(FaultCode::InvalidValue, &child(&pointer, number), message);
                 }
@@ -209,7 +209,7 @@ impl NodeCompiler<'_, '_> {
                 }
                 Err(why) => self
                     .report
-                    .fault(FaultCode::InvalidValue, &child(&pointer, number), fault(why)),
+                    .fault(FaultCode::InvalidValue, &child(&pointer, number), fault(&why)),
             }
         }
         let definition = ToolDefinition {

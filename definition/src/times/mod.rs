@@ -15,25 +15,16 @@ pub use absent::Times;
 pub use cron::Times;
 
 /// Reason why a schedule is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimesFault {
     /// The cron expression cannot be parsed, or never matches; with the reason.
+    #[error("the cron expression cannot be used: {0}")]
     Cron(String),
     /// The time zone does not exist; with the most similar name.
+    #[error("unknown time zone{}", .0.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     Zone(Option<&'static str>),
     /// This build cannot parse cron expressions: the feature `schedule` is disabled.
+    #[error("this build has no schedules: they are the feature `schedule`")]
     NotBuilt,
 }
-
-impl std::fmt::Display for TimesFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Cron(why) => write!(f, "the cron expression cannot be used: {why}"),
-            Self::Zone(Some(near)) => write!(f, "unknown time zone; did you mean `{near}`?"),
-            Self::Zone(None) => f.write_str("unknown time zone"),
-            Self::NotBuilt => f.write_str("this build has no schedules: they are the feature `schedule`"),
-        }
-    }
-}
-
-impl std::error::Error for TimesFault {}

@@ -61,18 +61,13 @@ pub fn too_deep() -> ScriptFault {
     ScriptFault::limit(TOO_DEEP.to_string())
 }
 
-/// Message for a value that has more than [`MAX_LEVELS`].
+/// The only value of [`TooDeep`].
 pub const TOO_DEEP: TooDeep = TooDeep;
 
-/// See [`TOO_DEEP`].
-#[derive(Clone, Copy, Debug)]
+/// Error of a value that has more than [`MAX_LEVELS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value is nested more than {MAX_LEVELS} levels deep")]
 pub struct TooDeep;
-
-impl std::fmt::Display for TooDeep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the value is nested more than {MAX_LEVELS} levels deep")
-    }
-}
 
 /// True if `value` has more than [`MAX_LEVELS`].
 #[inline]

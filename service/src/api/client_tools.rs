@@ -20,7 +20,7 @@ pub(super) fn tools_of(tools: &Value, pointer: &str) -> Result<Vec<ToolDefinitio
     let read = definitions(tools)
         .map_err(|(place, detail)| Problem::new(ProblemCode::InvalidValue, detail).at(format!("{pointer}{place}")))?;
     ToolDefinition::check_client_tools(&read)
-        .map_err(|detail| Problem::new(ProblemCode::InvalidValue, detail).at(pointer))?;
+        .map_err(|error| Problem::new(ProblemCode::InvalidValue, error.to_string()).at(pointer))?;
     Ok(read)
 }
 

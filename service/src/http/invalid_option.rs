@@ -1,18 +1,9 @@
 //! Error of an option that the service does not accept.
 
-use std::fmt;
-
 /// An option of the service is invalid. The message states what is expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidOption(String);
-
-impl fmt::Display for InvalidOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidOption {}
 
 impl From<String> for InvalidOption {
     fn from(message: String) -> Self {

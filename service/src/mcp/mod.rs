@@ -78,17 +78,27 @@ impl Service {
     /// Serves the workflows as MCP tools over stdin and stdout, until stdin ends.
     ///
     /// # Errors
-    /// A message if the client's initialization does not follow MCP, or if the connection breaks.
-    pub async fn serve_mcp_stdio(&self) -> Result<(), String> {
+    /// [`McpStdioError`].
+    pub async fn serve_mcp_stdio(&self) -> Result<(), McpStdioError> {
         self.enter_runtime();
         let server = McpServer { service: self.clone() };
-        let running = server
-            .serve(rmcp::transport::stdio())
-            .await
-            .map_err(|error| error.to_string())?;
-        running.waiting().await.map_err(|error| error.to_string())?;
+        let running = server.serve(rmcp::transport::stdio()).await;
+        let running = running.map_err(|error| McpStdioError::Initialization(error.into()))?;
+        let ended = running.waiting().await;
+        ended.map_err(|error| McpStdioError::Connection(error.into()))?;
         Ok(())
     }
+}
+
+/// Reason that the MCP server over stdio ends before stdin.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub enum McpStdioError {
+    /// The client's initialization does not follow MCP.
+    Initialization(Box<dyn std::error::Error + Send + Sync>),
+    /// The connection broke.
+    Connection(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl ServerHandler for McpServer {

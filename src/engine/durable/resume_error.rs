@@ -1,7 +1,5 @@
 //! Errors of runs that are resumed or inspected.
 
-use std::fmt;
-
 use pirn_core::run::{AnswerRefused, Diverged, MessageRefused};
 use pirn_definition::definition::Fault;
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -11,14 +9,17 @@ use serde_json::json;
 use super::doubt_question::DoubtQuestion;
 
 /// Reasons why a run cannot be resumed or inspected. Its stored state is unchanged.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
     /// The engine has no store.
+    #[error("the engine has no store")]
     NoStore,
     /// The store failed or refused the request.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The run has ended.
+    #[error("run {run_id} has ended {}", status.as_str())]
     HasEnded {
         /// The run.
         run_id: String,
@@ -26,11 +27,13 @@ pub enum ResumeError {
         status: RunStatus,
     },
     /// This engine already owns the run.
+    #[error("run {run_id} is in progress")]
     UnderWay {
         /// The run.
         run_id: String,
     },
     /// The run has fewer steps.
+    #[error("run {run_id} has no step {step}; its last is {last}")]
     NoSuchStep {
         /// The run.
         run_id: String,
@@ -40,6 +43,7 @@ pub enum ResumeError {
         last: u64,
     },
     /// The run has made no such model request.
+    #[error("run {run_id} has no model request {effect_id}")]
     NoSuchRequest {
         /// The run.
         run_id: String,
@@ -47,16 +51,19 @@ pub enum ResumeError {
         effect_id: String,
     },
     /// No process executes the run, and the input is only for runs that are executed.
+    #[error("no process executes run {run_id}: resume it first")]
     NotExecuted {
         /// The run.
         run_id: String,
     },
     /// The events and steps of the run were dropped: the store has its report only.
+    #[error("the events and steps of run {run_id} were dropped; the store has its report only")]
     EventsDropped {
         /// The run.
         run_id: String,
     },
     /// The run's stored record cannot be read: it was written by another version.
+    #[error("run {run_id}, {}: {why}", if *step == 0 { "its start record".to_owned() } else { format!("step {step}") })]
     Unreadable {
         /// The run.
         run_id: String,
@@ -66,6 +73,7 @@ pub enum ResumeError {
         why: String,
     },
     /// The run's workflows do not compile in this engine, for example because a function is missing.
+    #[error("the workflows of run {run_id} do not fit this engine{}", below(faults))]
     Definition {
         /// The run.
         run_id: String,
@@ -73,6 +81,7 @@ pub enum ResumeError {
         faults: Vec<Fault>,
     },
     /// The run may call tools or profiles that this engine lacks and that were available when the run started.
+    #[error("run {run_id} cannot be resumed: this process lacks {}", names.join(", "))]
     Missing {
         /// The run.
         run_id: String,
@@ -80,6 +89,10 @@ pub enum ResumeError {
         names: Vec<String>,
     },
     /// A fork is to assign a variable that its workflows do not declare.
+    #[error(
+        "the workflows of run {run_id} have no variable {name}{}",
+        near.iter().map(|near| format!("; did you mean {near}?")).collect::<String>()
+    )]
     NoSuchVariable {
         /// The run.
         run_id: String,
@@ -89,15 +102,22 @@ pub enum ResumeError {
         near: Option<String>,
     },
     /// The run's steps do not fit its workflows.
+    #[error("run {run_id}: {diverged}")]
     Diverged {
         /// The run.
         run_id: String,
         /// The first step that does not fit.
+        #[source]
         diverged: Diverged,
     },
     /// An effect is in doubt, a person must decide, and the engine has no function that asks one.
+    #[error(
+        "{} of node {} was in progress when its process ended: a person must decide whether it is repeated",
+        .0.effect_id, .0.node_id
+    )]
     Undecided(Box<DoubtQuestion>),
     /// The tool or function that reconciles an effect in doubt did not return its outcome.
+    #[error("{name} returned no result of {effect_id}: {why}")]
     NotReconciled {
         /// The effect.
         effect_id: String,
@@ -107,10 +127,13 @@ pub enum ResumeError {
         why: String,
     },
     /// An answer to one of the run's questions was refused.
+    #[error(transparent)]
     Answer(AnswerRefused),
     /// The run refused a person's message.
+    #[error(transparent)]
     Message(MessageRefused),
     /// The run waits for its session, and an earlier run of that session has no owner. Resume the earlier run first.
+    #[error("run {run_id} waits for session {session}: resume or cancel run {before} first")]
     SessionBusy {
         /// The run.
         run_id: String,
@@ -120,6 +143,7 @@ pub enum ResumeError {
         before: String,
     },
     /// The engine did not admit the run.
+    #[error(transparent)]
     Refused(RunError),
 }
 
@@ -151,90 +175,9 @@ impl ResumeError {
     }
 }
 
-impl fmt::Display for ResumeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoStore => f.write_str("the engine has no store"),
-            Self::Store(error) => error.fmt(f),
-            Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
-            Self::UnderWay { run_id } => write!(f, "run {run_id} is in progress"),
-            Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
-            Self::NoSuchRequest { run_id, effect_id } => write!(f, "run {run_id} has no model request {effect_id}"),
-            Self::NotExecuted { run_id } => write!(f, "no process executes run {run_id}: resume it first"),
-            Self::EventsDropped { run_id } => write!(
-                f,
-                "the events and steps of run {run_id} were dropped; the store has its report only"
-            ),
-            Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
-            Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
-            Self::Definition { run_id, faults } => {
-                write!(f, "the workflows of run {run_id} do not fit this engine")?;
-                faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
-            }
-            Self::Missing { run_id, names } => write!(
-                f,
-                "run {run_id} cannot be resumed: this process lacks {}",
-                names.join(", ")
-            ),
-            Self::NoSuchVariable { run_id, name, near } => {
-                write!(f, "the workflows of run {run_id} have no variable {name}")?;
-                near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
-            }
-            Self::Diverged { run_id, diverged } => write!(f, "run {run_id}: {diverged}"),
-            Self::Undecided(question) => write!(
-                f,
-                "{} of node {} was in progress when its process ended: a person must decide whether it is repeated",
-                question.effect_id, question.node_id
-            ),
-            Self::NotReconciled { effect_id, name, why } => {
-                write!(f, "{name} returned no result of {effect_id}: {why}")
-            }
-            Self::Answer(refused) => refused.fmt(f),
-            Self::Message(refused) => refused.fmt(f),
-            Self::SessionBusy {
-                run_id,
-                session,
-                before,
-            } => write!(
-                f,
-                "run {run_id} waits for session {session}: resume or cancel run {before} first"
-            ),
-            Self::Refused(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ResumeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // For these the message is the inner error's, so the chain continues with its cause.
-            Self::Store(error) => error.source(),
-            Self::Answer(refused) => refused.source(),
-            Self::Message(refused) => refused.source(),
-            Self::Refused(error) => error.source(),
-            Self::Diverged { diverged, .. } => Some(diverged),
-            Self::NoStore
-            | Self::HasEnded { .. }
-            | Self::UnderWay { .. }
-            | Self::NoSuchStep { .. }
-            | Self::NoSuchRequest { .. }
-            | Self::NotExecuted { .. }
-            | Self::EventsDropped { .. }
-            | Self::Unreadable { .. }
-            | Self::Definition { .. }
-            | Self::Missing { .. }
-            | Self::NoSuchVariable { .. }
-            | Self::Undecided(_)
-            | Self::NotReconciled { .. }
-            | Self::SessionBusy { .. } => None,
-        }
-    }
-}
-
-impl From<StoreError> for ResumeError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+/// Writes a line for each fault, after a line break.
+fn below(faults: &[Fault]) -> String {
+    faults.iter().map(|fault| format!("\n{fault}")).collect()
 }
 
 /// Converts an error of the store to the error of a run.

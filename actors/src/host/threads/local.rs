@@ -19,29 +19,19 @@ use super::arbiter::{Driver, Job, LocalGuard, Shared};
 use super::thread_tag::ThreadTag;
 
 /// Why actors cannot run on a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotLocalContext {
     /// The thread has no tokio runtime.
+    #[error("this thread is in no tokio runtime")]
     Runtime,
     /// The thread's runtime has no timers: it was built without `enable_time`.
+    #[error("this thread's tokio runtime has no timers (`enable_time`)")]
     Timers,
     /// The thread cannot spawn local tasks: it runs no `LocalSet`, local runtime or actix arbiter.
+    #[error("this thread runs no local tasks: it is in no tokio LocalSet or local runtime, and no actix arbiter")]
     LocalTasks,
 }
-
-impl std::fmt::Display for NotLocalContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Runtime => "this thread is in no tokio runtime",
-            Self::Timers => "this thread's tokio runtime has no timers (`enable_time`)",
-            Self::LocalTasks => {
-                "this thread runs no local tasks: it is in no tokio LocalSet or local runtime, and no actix arbiter"
-            }
-        })
-    }
-}
-
-impl std::error::Error for NotLocalContext {}
 
 /// Spawns the driver as a task of the calling thread.
 pub(super) fn start(tag: ThreadTag, shared: Shared, jobs: UnboundedReceiver<Job>) -> Result<(), NotLocalContext> {

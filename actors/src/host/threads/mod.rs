@@ -64,16 +64,9 @@ impl Default for HostConfig {
 }
 
 /// Error of a runtime that has stopped or is stopping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host has stopped")]
 pub struct HostStopped;
-
-impl std::fmt::Display for HostStopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the host has stopped")
-    }
-}
-
-impl std::error::Error for HostStopped {}
 
 /// Tasks, work and threads that did not end before a runtime stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -50,23 +50,12 @@ pub struct SimulatedConfig {
 }
 
 /// Deadlock: no task is ready, no timer is pending, no external work is in flight, and at least one task is waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("deadlock: no timer and no external work is pending, and {waiting} tasks are waiting")]
 pub struct Deadlock {
     /// Number of waiting tasks.
     pub waiting: usize,
 }
-
-impl std::fmt::Display for Deadlock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "deadlock: no timer and no external work is pending, and {} tasks are waiting",
-            self.waiting
-        )
-    }
-}
-
-impl std::error::Error for Deadlock {}
 
 /// A host for tests and for `--virtual-time`. Dropping it drops its tasks.
 ///

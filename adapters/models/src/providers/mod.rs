@@ -152,8 +152,8 @@ impl Remote {
                 Err(error) => fault(error.pointer().unwrap_or_default(), error.message().to_owned()),
             }
         }
-        if let Err(message) = headers::build_headers(&written.headers, &BTreeMap::new(), |_| None) {
-            fault("/headers", message);
+        if let Err(error) = headers::build_headers(&written.headers, &BTreeMap::new(), |_| None) {
+            fault("/headers", error.to_string());
         }
         if let Some(name) = written.headers.keys().find(|name| is_secret(name)) {
             let message = "a key must not be in a file: name its environment variable in `headersEnv`";
@@ -337,7 +337,7 @@ impl Shared {
         let body = body.map_err(|error| rejected(format!("the request cannot be sent: {error}")))?;
         let variable = |name: &str| (self.keys.variables)(name);
         let headers = headers::build_headers(&self.written.headers, &self.written.headers_env, variable)
-            .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
+            .map_err(|error| ModelFailure::new(FailureKind::Key).into_error(error.to_string()))?;
         let mut request = self
             .client()?
             .post(self.protocol.url(&self.endpoint, &provider_request));

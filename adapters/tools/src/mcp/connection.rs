@@ -112,7 +112,8 @@ impl Connection {
                 headers_env,
                 oauth,
             } => {
-                let all = headers::build_headers(headers, headers_env, |name| std::env::var(name).ok())?;
+                let all = headers::build_headers(headers, headers_env, |name| std::env::var(name).ok());
+                let all = all.map_err(|error| error.to_string())?;
                 let secrets = Secrets::of(all.iter().skip(headers.len()).map(|(_, value)| value));
                 let all = all.into_iter().collect();
                 let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);

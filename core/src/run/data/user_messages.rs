@@ -1,7 +1,6 @@
 //! Messages of people to a run. [`crate::run::message_intake`] has the table of their states.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -34,26 +33,33 @@ pub struct UserMessage {
 }
 
 /// Reason that a run refused a message. The message has no effect, except possibly after [`Self::NotKept`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum MessageRefused {
     /// The run has ended.
+    #[error("the run has ended and receives no more messages")]
     Ended,
     /// The main workflow calls no model that could read the message.
+    #[error(
+        "no node of the run's workflow calls a model in the main conversation: emit an event or answer a question instead"
+    )]
     NoModel,
     /// The message or its id is empty or too long.
+    #[error("invalid message: {reason}")]
     Invalid {
         /// Explanation, one sentence.
         reason: String,
     },
     /// Too many messages wait, or too many bytes.
+    #[error("the run accepts no more messages: {reason}")]
     Full {
         /// Explanation, one sentence.
         reason: String,
     },
     /// The run's store failed, or the run left this process, before the message was durable. The message may or may not have been
     /// stored. Sending it again with the same id is safe.
+    #[error("the message may be lost: {reason}")]
     NotKept {
         /// Explanation, one sentence.
         reason: String,
@@ -79,22 +85,6 @@ impl MessageRefused {
         }
     }
 }
-
-impl fmt::Display for MessageRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => f.write_str("the run has ended and receives no more messages"),
-            Self::NoModel => f.write_str(
-                "no node of the run's workflow calls a model in the main conversation: emit an event or answer a question instead",
-            ),
-            Self::Invalid { reason } => write!(f, "invalid message: {reason}"),
-            Self::Full { reason } => write!(f, "the run accepts no more messages: {reason}"),
-            Self::NotKept { reason } => write!(f, "the message may be lost: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for MessageRefused {}
 
 /// Messages of a run. Boxed in the run, because few runs receive any.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -226,19 +226,12 @@ pub enum ReplayStep<'a> {
 }
 
 /// The record does not fit the run: the workflow or the code that steps it has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {step} does not fit what came before it")]
 pub struct Diverged {
     /// Number of the first input that does not fit, from 1.
     pub step: u64,
 }
-
-impl std::fmt::Display for Diverged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "step {} does not fit what came before it", self.step)
-    }
-}
-
-impl std::error::Error for Diverged {}
 
 impl RunMachine {
     /// Rebuilds a run from its start and its inputs; see [`Replay`].

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use pirn_definition::Millis;
+use pirn_definition::value::{SchemaMismatch, TooDeep};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -45,16 +46,44 @@ impl Interaction {
     /// Checks that the answer is one of `choices`, if there are any. The caller validates it against `schema`.
     ///
     /// # Errors
-    /// Returns a sentence that lists the choices.
-    pub fn check_choice(&self, answer: &Value) -> Result<(), String> {
+    /// [`InvalidAnswer::NotAChoice`].
+    pub fn check_choice(&self, answer: &Value) -> Result<(), InvalidAnswer> {
         match &self.choices {
             Some(choices) if !choices.contains(answer) => {
                 let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-                Err(format!("expected one of {}", choices.join(", ")))
+                let choices = choices.join(", ");
+                Err(InvalidAnswer::NotAChoice { choices })
             }
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Reason that an answer does not fit its question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidAnswer {
+    /// The answer is none of the question's choices.
+    #[error("expected one of {choices}")]
+    NotAChoice {
+        /// The choices as JSON, separated by commas.
+        choices: String,
+    },
+    /// The answer to the call of a client's tool is not the result of a tool.
+    #[error("expected the result of the tool: {{\"output\": VALUE}} or {{\"error\": TEXT}}")]
+    NotAResult,
+    /// The answer to an approval request is no decision.
+    #[error(
+        "expected \"allow\", \"refuse\", {{\"decision\": \"allow\", \"arguments\"?: {{...}}}} or {{\"decision\": \"refuse\", \
+         \"reason\"?: TEXT}}"
+    )]
+    NotADecision,
+    /// The answer is nested too deeply to be recorded.
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+    /// The answer does not fit the schema of the question, or changed arguments that of the tool.
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
 }
 
 /// Tool call to approve.
@@ -98,8 +127,8 @@ impl ClientCall {
     /// value as JSON.
     ///
     /// # Errors
-    /// Returns a sentence that describes the accepted forms.
-    pub fn read(answer: &Value) -> Result<ToolResult, String> {
+    /// [`InvalidAnswer::NotAResult`].
+    pub fn read(answer: &Value) -> Result<ToolResult, InvalidAnswer> {
         match WrittenResult::deserialize(answer) {
             Ok(WrittenResult::Output(Value::String(content))) => Ok(ToolResult {
                 content,
@@ -110,7 +139,7 @@ impl ClientCall {
                 ..ToolResult::default()
             }),
             Ok(WrittenResult::Error(text)) => Ok(ToolResult::failed(text)),
-            Err(_) => Err("expected the result of the tool: {\"output\": VALUE} or {\"error\": TEXT}".to_owned()),
+            Err(_) => Err(InvalidAnswer::NotAResult),
         }
     }
 
@@ -150,8 +179,8 @@ impl ConsentAnswer {
     /// Parses an answer: `"allow"`, `"refuse"`, `{"decision": "allow", "arguments"?}` or `{"decision": "refuse", "reason"?}`.
     ///
     /// # Errors
-    /// Returns a sentence that describes the accepted forms.
-    pub fn read(answer: &Value) -> Result<Self, String> {
+    /// [`InvalidAnswer::NotADecision`].
+    pub fn read(answer: &Value) -> Result<Self, InvalidAnswer> {
         // The model receives the reason, so that a refusal always has one.
         let unsaid = || "a person refused it".to_owned();
         match answer.as_str() {
@@ -163,11 +192,7 @@ impl ConsentAnswer {
         match Written::deserialize(answer) {
             Ok(Written::Allow { arguments }) => Ok(Self::Allow(arguments)),
             Ok(Written::Refuse { reason }) => Ok(Self::Refuse(reason.unwrap_or_else(unsaid))),
-            Err(_) => Err(
-                "expected \"allow\", \"refuse\", {\"decision\": \"allow\", \"arguments\"?: {...}} or \
-                 {\"decision\": \"refuse\", \"reason\"?: TEXT}"
-                    .to_owned(),
-            ),
+            Err(_) => Err(InvalidAnswer::NotADecision),
         }
     }
 

@@ -68,7 +68,7 @@ impl Consent {
                 let result = match question.handle_answer(cx, effect, outcome) {
                     QuestionOutcome::Answered(answer) => {
                         // The answer was checked before it was accepted. An invalid one is an error for the model.
-                        ClientCall::read(&answer.answer).unwrap_or_else(ToolResult::failed)
+                        ClientCall::read(&answer.answer).unwrap_or_else(|wrong| ToolResult::failed(wrong.to_string()))
                     }
                     // Not reached: the question has no time limit.
                     QuestionOutcome::NobodyInTime => ToolResult::failed("the client sent no result in time"),

@@ -72,7 +72,7 @@ pub(super) fn insert_scripts(loader: &mut Loader, workflow: &mut Tree) {
         } else {
             match source.scripts.get(&path) {
                 Some(Ok(text)) => return config.put("code", Tree::text(file.value.span, text.as_str())),
-                Some(Err(why)) => why.clone(),
+                Some(Err(why)) => why.to_string(),
                 None => "it is read only with a workflow file on disk: load the file by its path, or give the script as `code`".to_owned(),
             }
         };

@@ -200,43 +200,20 @@ pub struct RecordedRun {
 }
 
 /// Reason why a run cannot be recorded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The run cannot be read.
-    Unreadable(ResumeError),
+    #[error(transparent)]
+    Unreadable(#[from] ResumeError),
     /// A recording cannot repeat this run.
+    #[error("run {run_id} cannot be recorded: {why}")]
     NotRepeatable {
         /// The run.
         run_id: String,
         /// The reason, and what to do.
         why: String,
     },
-}
-
-impl std::fmt::Display for RecordError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreadable(error) => error.fmt(f),
-            Self::NotRepeatable { run_id, why } => write!(f, "run {run_id} cannot be recorded: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The message is the inner error's, so the chain continues with its cause.
-            Self::Unreadable(error) => error.source(),
-            Self::NotRepeatable { .. } => None,
-        }
-    }
-}
-
-impl From<ResumeError> for RecordError {
-    fn from(error: ResumeError) -> Self {
-        Self::Unreadable(error)
-    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
