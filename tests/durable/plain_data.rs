@@ -427,3 +427,43 @@ fn every_input_of_a_run_is_readable_again_or_refused_as_too_deep() {
         }
     }
 }
+
+#[test]
+fn every_workflow_that_is_accepted_can_be_read_from_the_store() {
+    let mut accepted = Vec::new();
+    for levels in 112..=130 {
+        let workflow = json!({"id": "main", "metadata": {"deep": deep(levels - 2)},
+            "nodes": [{"id": "s", "type": "START"}, {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},
+                {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]});
+        for file in [workflow.clone(), json!([workflow]), json!({"workflows": [workflow]})] {
+            let store = MemoryStore::new();
+            let engine = || {
+                let builder = Engine::builder().virtual_time(None).store(store.clone());
+                builder.workflows(file.to_string()).build()
+            };
+            let first = match engine() {
+                Ok(engine) => engine,
+                Err(error) => {
+                    assert!(error.to_string().contains("levels deep"), "{levels}: {error}");
+                    continue;
+                }
+            };
+            accepted.push(levels);
+            let _run = first.run("main").run_id("r").start().expect("starts");
+            first.wait_idle();
+            first.shutdown_blocking(Duration::from_secs(5));
+            let second = engine().expect("builds again");
+            block_on(second.view("r", None)).unwrap_or_else(|error| panic!("{levels}: {error}"));
+            let run = block_on(second.resume("r").start()).unwrap_or_else(|error| panic!("{levels}: {error}"));
+            second.wait_idle();
+            let question = block_on(run.interactions()).remove(0);
+            block_on(run.answer(&question.id, json!("yes"))).expect("is taken");
+            assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed, "{levels}");
+            let fork = block_on(second.fork("r", 0).make("f"));
+            assert!(fork.is_ok(), "{levels}: {:?}", fork.err());
+        }
+    }
+    // Both sides of the limit were exercised, in all three forms of a file.
+    assert_eq!(accepted, (112..=120).flat_map(|levels| [levels; 3]).collect::<Vec<_>>());
+}

@@ -19,6 +19,9 @@ use super::aliases::aliases_of;
 
 /// Maximum nesting depth of a text.
 pub(crate) const MAX_DEPTH: usize = 128;
+/// Maximum nesting depth of a workflow, trigger or profile. Durable runs store their definitions two levels deeper, in a bundle, and
+/// that text must be readable by this parser and by serde_json, whose limit is 127.
+pub(crate) const MAX_DEFINITION_DEPTH: usize = 120;
 /// Maximum size of a text in bytes.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
@@ -139,6 +142,16 @@ impl Tree {
         let members = self.members_mut()?;
         let place = members.iter().position(|member| member.key == key)?;
         Some(members.remove(place))
+    }
+
+    /// Returns the first list or object that has more than `levels` lists and objects around it, in the order of the text.
+    pub(crate) fn deeper_than(&self, levels: usize) -> Option<&Tree> {
+        match &self.value {
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => None,
+            Json::List(_) | Json::Object(_) if levels == 0 => Some(self),
+            Json::List(items) => items.iter().find_map(|item| item.deeper_than(levels - 1)),
+            Json::Object(members) => members.iter().find_map(|member| member.value.deeper_than(levels - 1)),
+        }
     }
 
     /// Inserts a member at the front, and removes an existing member with that key.

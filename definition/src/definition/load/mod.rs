@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use self::read::Problem;
 use super::fault::{Fault, FaultCode, MAX_FAULTS, bounded};
-use super::json::{DuplicateKey, Json, Parsed, Tree, parse};
+use super::json::{DuplicateKey, Json, MAX_DEFINITION_DEPTH, Parsed, Tree, parse};
 use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
@@ -227,7 +227,7 @@ impl Loader {
                         if self.is_full() {
                             break;
                         }
-                        read(self, item);
+                        self.shallow(item, read);
                     }
                 }
                 Json::Null => {}
@@ -243,14 +243,27 @@ impl Loader {
     /// Reads a definition without a list or key around it: its fields determine its type.
     fn definition(&mut self, tree: Tree) {
         let has = |key: &str| tree.get(key).is_some();
-        if has("nodes") || has("edges") {
-            self.workflow(tree);
+        let read = if has("nodes") || has("edges") {
+            Self::workflow
         } else if has("condition") || has("action") {
-            self.trigger(tree);
+            Self::trigger
         } else if has("provider") {
-            self.profile(tree);
+            Self::profile
         } else {
-            self.workflow(tree);
+            Self::workflow
+        };
+        self.shallow(tree, read);
+    }
+
+    /// Reads a definition that is not nested too deeply.
+    fn shallow(&mut self, tree: Tree, read: fn(&mut Self, Tree)) {
+        match tree.deeper_than(MAX_DEFINITION_DEPTH) {
+            None => read(self, tree),
+            Some(part) => {
+                let message = format!("nested more than {MAX_DEFINITION_DEPTH} levels deep inside of one definition");
+                let fault = self.source.fault_in(FaultCode::LimitExceeded, part, message);
+                self.out.faults.push(fault.with_help("read such data from an input, a file or a tool instead"));
+            }
         }
     }
 
