@@ -103,7 +103,8 @@ impl EngineShared {
         Times::read(&schedule.cron, &schedule.timezone).map_err(TriggerRefused::Schedule)?;
         let mut known = self.schedules.lock();
         let id = trigger.id.clone();
-        if known.contains_key(&(Owner::Engine, id.clone())) {
+        // A schedule of a workflow has an equal name if the id is WORKFLOW.TRIGGER, and would share its stored state and its runs.
+        if known.keys().any(|(owner, known)| stored_name(owner, known) == id) {
             return Err(TriggerExists { id }.into());
         }
         self.begin_schedule(&mut known, &Owner::Engine, trigger);
@@ -167,10 +168,7 @@ impl EngineShared {
             mail: mail.clone(),
         };
         let fired = Arc::clone(&begun.fired);
-        let name = match owner {
-            Owner::Workflow(workflow) => format!("{workflow}.{}", trigger.id),
-            Owner::Engine => trigger.id.clone(),
-        };
+        let name = stored_name(owner, &trigger.id);
         known.insert((owner.clone(), trigger.id.clone()), begun);
         let engine = self.handle();
         let job = Box::new(move |host: &Host, _| {
@@ -196,6 +194,14 @@ impl EngineShared {
         if let Err(error) = self.spawner.start_on(0, job) {
             tracing::warn!(%error, "a schedule outlived its engine");
         }
+    }
+}
+
+/// Returns the name of a schedule in the store and in its run ids.
+fn stored_name(owner: &Owner, id: &str) -> String {
+    match owner {
+        Owner::Workflow(workflow) => format!("{workflow}.{id}"),
+        Owner::Engine => id.to_owned(),
     }
 }
 

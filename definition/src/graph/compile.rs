@@ -1,6 +1,6 @@
 //! Compiler from a set of definitions to graphs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::adjacency::Adjacency;
@@ -15,6 +15,7 @@ use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_t
 use super::regions::check_regions;
 use super::snippets::Snippets;
 use super::triggers::check_trigger;
+use crate::definition::json::Step;
 use crate::definition::{
     Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, MIN_RESULT_TOKENS, NodeConfig, TriggerDefinition,
     WorkflowConfig, WorkflowDefinition, bounded,
@@ -127,6 +128,7 @@ pub fn compile(
         out.warnings.extend(report.warnings);
     }
     check_outer_triggers(workflows, triggers, &names, context, &mut out);
+    check_schedule_names(workflows, triggers, &mut out);
     bounded(&mut out.faults, "faults");
     bounded(&mut out.warnings, "warnings");
     if out.faults.is_empty() {
@@ -425,11 +427,7 @@ fn check_outer_triggers(
     let mut seen = BTreeSet::new();
     for (place, trigger) in triggers.iter().enumerate() {
         let mut report = Diagnostics::new(&trigger.origin);
-        let pointer = if trigger.origin.file().is_some() {
-            Vec::new()
-        } else {
-            child(&pointer!["triggers"], place)
-        };
+        let pointer = outer_pointer(place, trigger);
         check_trigger(&trigger.value, &pointer, &mut seen, names, context, &mut report);
         for fault in report.faults {
             if alone && fault.code == FaultCode::UnknownWorkflowReference {
@@ -439,5 +437,47 @@ fn check_outer_triggers(
             }
         }
         out.warnings.extend(report.warnings);
+    }
+}
+
+/// Checks that the names under which schedules are stored differ: WORKFLOW.TRIGGER, and the id alone outside of a workflow.
+fn check_schedule_names(
+    workflows: &[Located<WorkflowDefinition>],
+    triggers: &[Located<TriggerDefinition>],
+    out: &mut Compiled,
+) {
+    let mut taken: BTreeMap<String, Option<&str>> = BTreeMap::new();
+    let inner = workflows.iter().flat_map(|workflow| {
+        let triggers = workflow.value.triggers.iter().enumerate();
+        triggers.map(move |(place, trigger)| {
+            let place = (&workflow.origin, pointer!["triggers", place, "id"]);
+            (Some(workflow.value.id.as_str()), trigger, place)
+        })
+    });
+    let outer = triggers.iter().enumerate().map(|(place, trigger)| {
+        let place = child(&outer_pointer(place, trigger), "id");
+        (None, &trigger.value, (&trigger.origin, place))
+    });
+    for (workflow, trigger, (origin, pointer)) in inner.chain(outer) {
+        if trigger.schedule.is_none() {
+            continue;
+        }
+        let name = workflow.map_or_else(|| trigger.id.clone(), |workflow| format!("{workflow}.{}", trigger.id));
+        // `check_trigger` reports equal ids of one owner.
+        if *taken.entry(name.clone()).or_insert(workflow) != workflow {
+            let mut report = Diagnostics::new(origin);
+            let message = format!("another schedule is stored as `{name}`: one of a workflow has the name WORKFLOW.TRIGGER");
+            report.fault(FaultCode::DuplicateTriggerId, &pointer, message);
+            out.faults.extend(report.faults);
+        }
+    }
+}
+
+/// Returns the pointer to a trigger outside of workflows.
+fn outer_pointer(place: usize, trigger: &Located<TriggerDefinition>) -> Vec<Step> {
+    if trigger.origin.file().is_some() {
+        Vec::new()
+    } else {
+        child(&pointer!["triggers"], place)
     }
 }

@@ -92,3 +92,32 @@ fn a_fault_of_a_schedule_is_reported_with_its_location() {
         "/triggers/0/schedule"
     );
 }
+
+#[test]
+fn schedules_with_one_stored_name_are_refused() {
+    let schedule = json!({"cron": "0 3 * * *"});
+    let named = |id: &str| {
+        let mut one = trigger(&schedule);
+        one["id"] = json!(id);
+        one
+    };
+    let faults_of = |inner: &[(&str, &str)], outer: &[&str]| {
+        let workflows = inner.iter().map(|(workflow, id)| {
+            let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
+            file["id"] = json!(workflow);
+            file["triggers"] = json!([named(id)]);
+            file
+        });
+        let workflows: Vec<Value> = workflows.collect();
+        let outer: Vec<Value> = outer.iter().map(|id| named(id)).collect();
+        let compiled = build(json!({"workflows": workflows, "triggers": outer}).to_string());
+        let faults = compiled.faults.iter().map(|fault| (fault.code, fault.pointer.clone()));
+        faults.collect::<Vec<_>>()
+    };
+    let taken = |pointer: &str| (FaultCode::DuplicateTriggerId, pointer.to_owned());
+    assert_eq!(faults_of(&[("w", "t")], &["t", "w", "w.u"]), []);
+    assert_eq!(faults_of(&[("w", "t")], &["w.t"]), [taken("/triggers/0/id")]);
+    assert_eq!(faults_of(&[("w", "x.t"), ("w.x", "t")], &["w"]), [taken("/workflows/1/triggers/0/id")]);
+    // Equal ids of one owner are one fault and not two.
+    assert_eq!(faults_of(&[("w", "t")], &["a.b", "a.b"]), [taken("/triggers/1/id")]);
+}
