@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::runs::now;
 use crate::state::Service;
-use pirn::store::{Run, RunFilter, RunStatus, Store, StoreError};
+use pirn::store::{Run, RunFilter, RunStatus, Store, StoreError, has_live_starter};
 
 /// Number of runs that one query reads.
 const PAGE: usize = 500;
@@ -30,7 +30,7 @@ enum Action {
 
 impl Service {
     /// Removes the runs of the engine's store that ended longer ago than `age`, in small batches, until the service has shut down.
-    /// Sessions stay. A run that is the base of a fork stays hidden in the store until the fork is removed.
+    /// Sessions stay, and so do runs that triggers of unfinished runs started. A run that is the base of a fork stays hidden in the store until the fork is removed.
     ///
     /// Errors of the store are logged, and the next pass tries again.
     pub async fn remove_ended(&self, age: Duration) {
@@ -110,7 +110,12 @@ impl Service {
     }
 
     async fn remove(&self, store: &dyn Store, runs: &[Run]) -> Result<u64, StoreError> {
-        let ids: Vec<String> = runs.iter().map(|run| run.id.clone()).collect();
+        let mut ids = Vec::with_capacity(runs.len());
+        for run in runs {
+            if !has_live_starter(store, run).await? {
+                ids.push(run.id.clone());
+            }
+        }
         let removed = store.remove(ids.clone(), false).await?.runs;
         self.forget_removed(&ids);
         Ok(removed)

@@ -33,7 +33,7 @@
 //! ```text
 //! conformance  sqlite
 //!   ↓
-//! export  forward  memory
+//! export  forward  memory  starter
 //!   ↓
 //! store
 //!   ↓
@@ -72,6 +72,7 @@ mod record;
 mod run;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod starter;
 mod store;
 mod strict;
 
@@ -88,4 +89,5 @@ pub use record::Record;
 pub use run::{Base, MAX_FORKS, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+pub use starter::{has_live_starter, starter_of};
 pub use store::{Removed, Store};

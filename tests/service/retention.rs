@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pirn::Engine;
-use pirn::store::{Pending, Removed, SqliteStore, Store, forward_to_store};
+use pirn::store::{
+    Commit, Content, NewRun, Pending, Removed, RunStatus, SqliteStore, Store, forward_to_store,
+};
 use pirn_service::Options;
 use serde_json::{Value, json};
 
@@ -260,6 +262,43 @@ fn a_run_whose_id_a_user_chose_is_not_erased_as_one_that_a_trigger_started() {
     assert_eq!(code, Some(0), "{erased}");
     assert_eq!(runs_of(&store, &["show", "job"]).0, Some(2), "no such run");
     assert_eq!(runs_of(&store, &["show", "job-f7"]).0, Some(0));
+}
+
+#[tokio::test]
+async fn a_run_that_a_trigger_of_an_unfinished_run_started_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("runs.db");
+    let store = SqliteStore::open(&file).expect("a store");
+    let definition = Content::new("{}");
+    for (id, status) in [
+        ("live", RunStatus::Unfinished),
+        ("live-f1", RunStatus::Completed),
+        ("live-f1-f1", RunStatus::Completed),
+        ("gone-f1", RunStatus::Completed),
+        ("ended", RunStatus::Failed),
+        ("ended-f2", RunStatus::Completed),
+    ] {
+        let start = Commit::start(id, NewRun::new("echo", definition.hash(), 1)).content(definition.clone());
+        store.commit(start.status(status)).await.expect("is committed");
+    }
+    // The starter of `live-f1-f1` has ended and never starts it again.
+    drop(store);
+    let (code, pruned) = runs_of(&file, &["prune", "--dry-run"]);
+    assert_eq!((code, &pruned["removed"]), (Some(0), &json!(4)), "{pruned}");
+
+    let store = SqliteStore::open(&file).expect("a store");
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let service = world.service.clone();
+    let removing = tokio::spawn(async move { service.remove_ended(Duration::from_millis(1)).await });
+    let ids = || async {
+        let runs = listed(&world).await;
+        let mut ids: Vec<String> = runs.iter().map(|run| run["runId"].as_str().expect("an id").to_owned()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    while ids().await.len() > 2 {}
+    assert_eq!(ids().await, ["live", "live-f1"]);
+    removing.abort();
 }
 
 fn files_with(folder: &Path, word: &str) -> Vec<String> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use futures::executor::block_on;
 use futures::future::try_join_all;
-use pirn::store::{Run, RunFilter, Store};
+use pirn::store::{Run, RunFilter, Store, starter_of};
 use pirn_definition::definition::json_from_str;
 use pirn_service::{Tenant, forget_keys, forget_usage};
 use serde_json::{Value, json};
@@ -13,21 +14,17 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::store::{all, beside_key, config_key, refused};
-use crate::terminal::{Output, answer, json_text, shell_quoted};
+use crate::terminal::{Output, answer, counted, json_text, say, shell_quoted};
 
 /// Number of sessions that one query of the store returns.
 const PAGE: usize = 1_000;
 
 /// Arguments of `pirn runs erase`.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("erased").required(true).args(["session", "tenant"]))]
 pub(super) struct Erase {
     /// Erase this session, its runs, their forks and the runs that they started
-    #[arg(
-        long,
-        value_name = "ID",
-        required_unless_present = "tenant",
-        conflicts_with = "tenant"
-    )]
+    #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Erase every session and run of this tenant, their forks and the runs that they started
     #[arg(long, value_name = "NAME", value_parser = Tenant::new)]
@@ -47,6 +44,9 @@ impl Erase {
                 .with_help(format!("end it first: pirn runs cancel {}", shell_quoted(&run.id))));
         }
         let sessions = self.sessions(&*store)?;
+        if runs.is_empty() && sessions.is_empty() && output == Output::Text {
+            say(&self.nothing_found());
+        }
         let ids: Vec<String> = runs.into_iter().map(|run| run.id).collect();
         if !self.dry_run {
             // The runs last: a repeated command, after this one was killed, finds by them what else belongs to them.
@@ -74,10 +74,22 @@ impl Erase {
                 answer(&json_text(erased), 0)
             }
             Output::Text => answer(
-                &format!("{count} runs, {} sessions, {bytes} bytes\n", sessions.len()),
+                &format!(
+                    "{}, {}, {}\n",
+                    counted(count, "run"),
+                    counted(sessions.len(), "session"),
+                    counted(bytes, "byte")
+                ),
                 0,
             ),
         })
+    }
+
+    fn nothing_found(&self) -> String {
+        match (&self.tenant, &self.session) {
+            (Some(tenant), _) => format!("the store has no data of the tenant {tenant}"),
+            (None, session) => format!("the store has no session {} and no run of it", session.as_deref().unwrap_or_default()),
+        }
     }
 
     /// Returns the runs to erase. A fork shares its history with its base, and a run that another run started has data of it.
@@ -90,7 +102,7 @@ impl Erase {
             for run in left {
                 let is_erased = self.is_named(&run)
                     || run.base.as_ref().is_some_and(|base| ids.contains(&base.run))
-                    || starter(&run.id).is_some_and(|starter| ids.contains(starter)) && is_started(store, &run)?;
+                    || starter_of(&run.id).is_some_and(|starter| ids.contains(starter)) && is_started(store, &run)?;
                 if is_erased { found.push(run) } else { rest.push(run) }
             }
             if found.is_empty() {
@@ -135,11 +147,4 @@ fn is_started(store: &dyn Store, run: &Run) -> Result<bool, Failure> {
     let texts = block_on(store.contents(vec![*start])).map_err(|error| refused(&error))?;
     let start: Option<Value> = texts.first().and_then(|text| json_from_str(text).ok());
     Ok(start.is_some_and(|start| start["triggerDepth"].as_u64() > Some(0)))
-}
-
-/// Returns the run that may have started this one by a trigger: RUN of the id `RUN-fNUMBER`.
-fn starter(id: &str) -> Option<&str> {
-    let (run, firing) = id.rsplit_once("-f")?;
-    let is_firing = !firing.is_empty() && firing.bytes().all(|byte| byte.is_ascii_digit());
-    is_firing.then_some(run)
 }
