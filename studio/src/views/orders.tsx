@@ -131,7 +131,7 @@ function Tree({ found }: { found: Explored }) {
         </ul>
       </Panel>
       <Panel title="Orders" class="orders">
-        <p class="dim">Each row adds events to the row above it with less indentation. A row with an outcome is the end of an order: Enter opens it as a run.</p>
+        <p class="dim">A row continues the nearest row above it that is less indented. A row with an outcome ends an order; Enter opens the run of that order.</p>
         {problem !== undefined && <ProblemBox problem={toProblem(problem)} />}
         <div ref={box} class="tree" style={{ height: `${Math.min(rows.length, MAX_ROWS) * ROW + 2}px` }}>
           <List
@@ -219,7 +219,7 @@ function Details({ row, tree, rowOf, isOpening, onOpen }: { row: OrderRow; tree:
         </p>
       )}
       {end && !outcome && <p>The state equals that of row {end.sameAs === undefined ? "an earlier order" : rowOf[end.sameAs]! + 1}, so the outcomes that follow are equal. The run below takes the first event at each further choice.</p>}
-      {!end && <p>{plural(row.orders, "order")} start with these events.</p>}
+      {!end && <p>Orders that start with these events: {row.orders}.</p>}
       {end && (
         <button class="primary" disabled={isOpening} onClick={onOpen}>
           {isOpening ? "Running…" : "Show the run of this order"}
