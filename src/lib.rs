@@ -12,6 +12,8 @@ pub mod explore;
 pub mod faults;
 pub mod profiles;
 mod run_setup;
+// For the tests of the workspace: its signatures have types of `pirn-actors`, which are not stable.
+#[doc(hidden)]
 pub mod scene;
 pub mod simulate;
 mod skills;
