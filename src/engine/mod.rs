@@ -629,7 +629,8 @@ impl Engine {
     }
 
     /// Drops the events and steps of an ended run of the engine's store: only its entry in lists and its report stay. Returns false, and
-    /// changes nothing, if the run has not ended, was reduced before, or is the base of forks, which share its steps.
+    /// changes nothing, if the run has not ended, was reduced before, is the base of forks, which share its steps, or was started by a
+    /// trigger of an unfinished run, which rebuilds it when it is resumed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the events may or may not be dropped.

@@ -287,6 +287,13 @@ async fn a_run_that_a_trigger_of_an_unfinished_run_started_stays() {
     assert_eq!((code, &pruned["removed"]), (Some(0), &json!(4)), "{pruned}");
 
     let store = SqliteStore::open(&file).expect("a store");
+    let started = store.run("live-f1").await.expect("is read").expect("a run");
+    let engine = Engine::builder().store(store).build().expect("builds");
+    let is_dropped = engine.drop_events(&started).await;
+    assert!(!is_dropped.expect("is decided"), "the starter rebuilds it");
+    engine.shutdown(Duration::from_secs(5)).await;
+    drop(engine);
+    let store = SqliteStore::open(&file).expect("a store");
     let world = World::of(Engine::builder().store(store), Options::default()).await;
     let service = world.service.clone();
     let removing = tokio::spawn(async move { service.remove_ended(Duration::from_millis(1)).await });

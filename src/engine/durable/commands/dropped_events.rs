@@ -4,7 +4,7 @@
 //! replay, so that they cannot be dropped alone.
 
 use pirn_definition::definition::json_from_str;
-use pirn_store::{Commit, Content, NewRun, Record, Run, Store, StoreError};
+use pirn_store::{Commit, Content, NewRun, Record, Run, Store, StoreError, has_live_starter};
 use serde_json::{Value, json};
 
 use crate::engine::Engine;
@@ -13,10 +13,13 @@ use crate::engine::durable::inspect::view::view;
 use crate::engine::durable::records::stored::has_dropped_events;
 use crate::engine::durable::resume_error::ResumeError;
 
-/// Replaces the data of a run by its report. Returns false if the run has not ended, has no events any longer, or is the base of forks,
-/// which need its journal.
+/// Replaces the data of a run by its report. Returns false if the run has not ended, has no events any longer, is the base of forks,
+/// which need its journal, or was started by a trigger of an unfinished run, which rebuilds it when it is resumed.
 pub(crate) async fn drop_events(engine: &Engine, durable: &Durable, run: &Run) -> Result<bool, ResumeError> {
     if !run.status.is_final() || has_dropped_events(run) {
+        return Ok(false);
+    }
+    if has_live_starter(&*durable.store, run).await? {
         return Ok(false);
     }
     let view = view(engine, durable, &run.id, None).await?;
