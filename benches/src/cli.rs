@@ -5,6 +5,7 @@
 //! - `once WORKLOAD SIZE ROUNDS`: a workload on Pirn only, for a profiler; 0 rounds only prepares
 //! - `count WORKLOAD SIZE ROUNDS`: like `once`, on one thread under a virtual clock, for counting instructions
 //! - `local WORKLOAD SIZE ROUNDS`: like `once`, on the measuring thread
+//! - `beside WORKLOAD SIZE ROUNDS`: like `once`, on the other sides of the program
 //! - `row WORKLOAD SIZE`: the table rows of one workload
 //! - `samples WORKLOAD SIZE`: one process of a row, as JSON
 //! - `memory threads|runs COUNT`: size of a waiting thread or run in bytes
@@ -61,6 +62,19 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             let times: Vec<f64> = samples.into_iter().flatten().flatten().map(|(_, us)| us).collect();
             writeln!(out, "{times:.1?}")
         }
+        ["beside", workload, size, rounds] => {
+            let (workload, rounds) = (named(workload, number(size)?)?, number(rounds)?);
+            runtime.block_on(async {
+                let measured = async move {
+                    for side in &beside {
+                        for _ in 0..rounds {
+                            (side.run)(workload).await;
+                        }
+                    }
+                };
+                Ok(tokio::spawn(measured).await?)
+            })
+        }
         ["row", workload, size] => report::run(vec![named(workload, number(size)?)?]),
         ["memory", "threads", count] => {
             let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
@@ -95,7 +109,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row|samples WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, others FILE, \
+            "once|count|local|beside WORKLOAD SIZE ROUNDS, row|samples WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, others FILE, \
              or nothing",
         )),
     }
