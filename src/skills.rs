@@ -144,7 +144,7 @@ mod tests {
         assert!(
             skills["none"]
                 .as_ref()
-                .is_err_and(|why| why.contains("cannot read the folder"))
+                .is_err_and(|why| why.to_string().contains("cannot read the folder"))
         );
         fs::remove_dir_all(base).expect("is removed");
     }
