@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Run all checks of a change, or one step: fmt, clippy, test, doc, loom, deny, count, studio.
+# Run all checks of a change, or one step: fmt, clippy, test, doc, api, loom, count, deny, studio.
 ci *steps:
     ./.ci/run {{steps}}
 

@@ -132,6 +132,24 @@ fn compose_starts_a_service_and_workers_with_existing_flags() {
 }
 
 #[test]
+fn the_first_lines_of_each_file_create_the_files_that_its_command_reads() {
+    for (name, created) in [
+        ("compose.yaml", ["workflows/workflow.json", "> secrets/tokens"]),
+        (
+            "kubernetes.yaml",
+            ["--from-file=workflow.json=WORKFLOW.json", "> tokens"],
+        ),
+        ("pirn.service", ["/etc/pirn/workflow.json", "> /etc/pirn/tokens"]),
+    ] {
+        let text = file(name);
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let head = head.join("\n");
+        assert!(created.iter().all(|part| head.contains(part)), "{name}: {head}");
+        assert!(text.contains("/workflow.json"), "{name}");
+    }
+}
+
+#[test]
 fn kubernetes_probes_the_service_and_gives_runs_their_time() {
     let documents = yaml("kubernetes.yaml");
     let pod = &documents[0]["spec"]["template"]["spec"];
