@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::files::{self, unwritable};
 use crate::runs::{case_text, folder_of_case};
 use crate::scripts::Level;
-use crate::terminal::{FAILED, Output, answer, json_text};
+use crate::terminal::{FAILED, Output, answer, counted, json_text};
 use crate::tools;
 
 /// Arguments of `pirn test`.
@@ -88,8 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         Output::Text => {
             let each: String = results.iter().map(CaseResult::text).collect();
-            let plural = if results.len() == 1 { "" } else { "s" };
-            format!("{each}{} case{plural}, {failed} failed\n", results.len())
+            format!("{each}{}, {failed} failed\n", counted(results.len(), "case"))
         }
     };
     Ok(answer(&text, if failed == 0 { 0 } else { FAILED }))

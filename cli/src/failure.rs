@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::redact::masked;
 use crate::sanitize::sanitize;
-use crate::terminal::{FAILED, Output, USAGE, answer, json_text};
+use crate::terminal::{FAILED, Output, USAGE, answer, counted, json_text};
 use crate::{faults, terminal};
 
 /// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` if files have faults.
@@ -47,11 +47,10 @@ impl Failure {
     /// Creates a failure with exit code 1 for files with faults, each shown with an excerpt.
     pub(crate) fn invalid(files: Vec<SourceFile>, config: Option<&ConfigText>, checked: CheckedFiles) -> Self {
         let count = checked.faults().len();
-        let plural = if count == 1 { "" } else { "s" };
         let shown = faults::texts(files, config);
         Self {
             files: Some(Box::new((shown, checked))),
-            ..Self::failed("INVALID_WORKFLOW", format!("{count} error{plural} in the files"))
+            ..Self::failed("INVALID_WORKFLOW", format!("{} in the files", counted(count, "error")))
         }
     }
 

@@ -31,6 +31,9 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     let mut unreadable = Vec::new();
     for path in paths {
         match read_one(path) {
+            Ok(text) if is_of_another_language(path, &text) => unreadable.push(format!(
+                "{path} is not a workflow file: a workflow is JSON, or a script in JavaScript (.js, .mjs)"
+            )),
             Ok(text) => {
                 redact::hide_misplaced_in(&text);
                 files.push(with_skills(SourceFile::new(path, text), Path::new(path)));
@@ -43,6 +46,13 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     } else {
         Err(Failure::usage("UNREADABLE_FILE", unreadable.join("\npirn: ")))
     }
+}
+
+/// Returns true if the name ends as that of a program or a config file, and the text is not JSON.
+fn is_of_another_language(path: &str, text: &str) -> bool {
+    const ENDINGS: [&str; 8] = ["cts", "mts", "py", "toml", "ts", "tsx", "yaml", "yml"];
+    let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| ENDINGS.contains(&ending)) && !text.trim_start().starts_with(['{', '['])
 }
 
 /// Reads one file.
@@ -64,6 +74,9 @@ pub(crate) fn hint(path: &str, error: &io::Error) -> String {
         io::ErrorKind::IsADirectory => "; it is a folder: name the file in it".to_owned(),
         io::ErrorKind::NotFound if path == DEFAULT => {
             "; name the FILE of a workflow, or let `pirn init FOLDER` write one".to_owned()
+        }
+        io::ErrorKind::NotFound if path.trim_start().starts_with(['{', '[', '"']) => {
+            "; this is JSON and not the name of a file: the input of a run is given as --input JSON".to_owned()
         }
         io::ErrorKind::NotFound => beside(Path::new(path)).unwrap_or_default(),
         _ => String::new(),

@@ -82,6 +82,7 @@ mod worker;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
@@ -178,7 +179,7 @@ pub fn main() -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return unparsed(&with_near_command(error)),
+        Err(error) => return unparsed(&with_plain_number(with_listen(with_near_command(error)))),
     };
     cli.color.apply();
     let output = cli.command.output();
@@ -298,11 +299,44 @@ fn with_near_command(mut error: clap::Error) -> clap::Error {
     } else {
         nearest(&word, names(&command).iter().map(String::as_str)).map(str::to_owned)
     };
-    error.insert(
-        ContextKind::SuggestedSubcommand,
-        ContextValue::Strings(meant.into_iter().collect()),
-    );
+    match meant {
+        Some(meant) => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant])),
+        None => error.remove(ContextKind::SuggestedSubcommand),
+    };
     error
+}
+
+/// Suggests `--listen` for an option of that purpose in other servers.
+fn with_listen(mut error: clap::Error) -> clap::Error {
+    const OF_OTHERS: [&str; 6] = ["--port", "-p", "--host", "--bind", "--addr", "--address"];
+    let is_of_others = matches!(error.get(ContextKind::InvalidArg),
+        Some(ContextValue::String(option)) if OF_OTHERS.contains(&option.as_str()));
+    let listens = std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == "serve" || first == "studio");
+    if error.kind() == ErrorKind::UnknownArgument && is_of_others && listens {
+        let listen = ContextValue::String("--listen HOST:PORT".to_owned());
+        error.insert(ContextKind::SuggestedArg, listen);
+        // The tip to pass the option as the name of a file.
+        error.remove(ContextKind::Suggested);
+    }
+    error
+}
+
+/// Replaces the text of the standard library about a value that is not a number.
+fn with_plain_number(error: clap::Error) -> clap::Error {
+    let source = std::error::Error::source(&error);
+    let Some(source) = source.and_then(|source| source.downcast_ref::<ParseIntError>()) else {
+        return error;
+    };
+    let why = match source.kind() {
+        IntErrorKind::PosOverflow => "the number is too large",
+        _other => "expected a whole number",
+    };
+    let part = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (value, option) = (part(ContextKind::InvalidValue), part(ContextKind::InvalidArg));
+    let text = format!("invalid value '{value}' for '{option}': {why}\n\nFor more information, try '--help'.\n");
+    clap::Error::raw(error.kind(), text)
 }
 
 /// Prints the error of invalid arguments, or the requested help.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::store::{close, refused};
-use crate::terminal::{Output, answer, json_text, shell_quoted, table};
+use crate::terminal::{Output, answer, counted, json_text, shell_quoted, table};
 
 /// Arguments of `pirn sessions`.
 #[derive(clap::Args)]
@@ -114,7 +114,7 @@ fn show(store: &StoreArgs, output: Output, id: &str) -> Result<ExitCode, Failure
     let text = match output {
         Output::Json => json_text(whole),
         Output::Text => {
-            let mut text = format!("{id}, left by {} runs\n", state.version);
+            let mut text = format!("{id}, updated by {}\n", counted(state.version, "run"));
             for message in whole["conversation"]["messages"].as_array().into_iter().flatten() {
                 let role = message["role"].as_str().unwrap_or("-");
                 let content = message["content"].as_str().map(str::to_owned);
@@ -157,7 +157,7 @@ fn remove(store: &StoreArgs, output: Output, ids: &[String]) -> Result<ExitCode,
     }
     Ok(match output {
         Output::Json => answer(&json_text(json!({ "removed": removed })), 0),
-        Output::Text => answer(&format!("{removed} sessions\n"), 0),
+        Output::Text => answer(&format!("{}\n", counted(removed, "session")), 0),
     })
 }
 

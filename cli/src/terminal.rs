@@ -1,7 +1,7 @@
 //! Terminal output, its width and colours, and the exit codes.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -68,6 +68,12 @@ impl Color {
         console::set_colors_enabled(chosen);
         console::set_colors_enabled_stderr(chosen);
     }
+}
+
+/// Formats a count with its noun, such as `2 errors`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, word: &str) -> String {
+    let plural = if count == 1.into() { "" } else { "s" };
+    format!("{count} {word}{plural}")
 }
 
 /// Formats a table; each column is as wide as its widest cell.

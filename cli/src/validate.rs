@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
-use crate::faults::{self, counted};
+use crate::faults;
 use crate::files;
 use crate::sanitize::sanitize_line;
-use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is, json_text};
+use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is, counted, json_text};
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]

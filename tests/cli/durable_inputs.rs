@@ -114,7 +114,10 @@ fn an_input_is_sent_through_the_process_that_holds_the_store() {
     );
     let again = runs(&folder, &["answer", "r", first, "blue", "--output", "json"]);
     assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));
-    assert_eq!(runs(&folder, &["emit", "r", "go", "{\"n\": 1}"]).stdout, "r was told\n");
+    assert_eq!(
+        runs(&folder, &["emit", "r", "go", "{\"n\": 1}"]).stdout,
+        "r received the input\n"
+    );
     waits(&mut lines);
     let second = (3..20).map(|number| format!("r.0.{number}"));
     let taken = second
@@ -137,7 +140,11 @@ fn a_store_is_copied_while_another_process_holds_it() {
         written.stderr
     );
     let again = runs(&folder, &["backup", "copy.db", "--output", "json"]);
-    assert_eq!(refused(&again).0, Some(1), "an existing file is not replaced");
+    assert_eq!(
+        refused(&again),
+        (Some(2), "WRITE_FAILED".to_owned()),
+        "an existing file is not replaced"
+    );
     let own = runs(&folder, &["backup", "runs.db", "--output", "json"]);
     assert_eq!(refused(&own), (Some(2), "WRITE_FAILED".to_owned()));
     child.kill().expect("it runs");
@@ -186,7 +193,7 @@ fn inputs_to_a_run_without_an_owner_are_stored_until_it_resumes() {
     waits(&mut lines);
     assert_eq!(
         runs(&folder, &["cancel", "r", "--reason", "enough"]).stdout,
-        "r was told\n"
+        "r received the input\n"
     );
     let mut report = String::new();
     child
@@ -263,7 +270,7 @@ fn a_message_is_sent_through_the_process_that_holds_the_store() {
         let said = runs(&folder, &["say", "r", "Be brief.", "--message-id", "m1"]);
         assert_eq!(
             (said.code, said.stdout.as_str()),
-            (Some(0), "r was told\n"),
+            (Some(0), "r received the input\n"),
             "{}",
             said.stderr
         );
@@ -293,7 +300,7 @@ fn a_run_is_paused_and_pinned_through_the_process_that_holds_the_store() {
         let told = runs(&folder, arguments);
         assert_eq!(
             (told.code, told.stdout.as_str()),
-            (Some(0), "r was told\n"),
+            (Some(0), "r received the input\n"),
             "{}",
             told.stderr
         );

@@ -24,6 +24,7 @@ mod folder;
 mod full_disk;
 mod graph;
 mod help;
+mod hints;
 mod init;
 mod invalid_input;
 mod killed;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pirn::check::Fault;
 use pirn_definition::definition::FaultCode;
 
-use super::counted;
+use crate::terminal::counted;
 
 /// The faults of a set of files, separated.
 pub(super) struct GroupedFaults<'f> {

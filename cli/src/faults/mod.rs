@@ -9,7 +9,7 @@ use pirn::check::{CheckedFiles, Fault, SourceFile};
 use pirn::config::ConfigText;
 
 use crate::redact::masked;
-use crate::terminal::Screen;
+use crate::terminal::{Screen, counted};
 use group::GroupedFaults;
 
 /// Maximum number of faults that are shown; further ones are counted.
@@ -66,12 +66,6 @@ fn verdict(checked: &CheckedFiles) -> String {
     };
     let (errors, warnings) = (checked.faults().len(), checked.warnings().len());
     format!("{word}: {}, {}", counted(errors, "error"), counted(warnings, "warning"))
-}
-
-/// Formats a count with its noun, such as `2 errors`.
-pub(crate) fn counted(count: usize, word: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {word}{plural}")
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {

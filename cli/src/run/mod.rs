@@ -41,7 +41,7 @@ use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
 use crate::store_owner;
 use crate::terminal::{
-    FAILED, FORMAT_VERSION, INTERRUPTED, Output, TIMED_OUT, answer, json_text, say, say_run, shell_quoted,
+    FAILED, FORMAT_VERSION, INTERRUPTED, Output, TIMED_OUT, answer, counted, json_text, say, say_run, shell_quoted,
 };
 use crate::tools;
 use asking::Asking;
@@ -58,6 +58,9 @@ pub(crate) use run_id::check_run_id;
 
 /// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;
+
+/// Maximum length of the id of a session, as the engine checks it.
+const MAX_SESSION_ID: usize = 512;
 
 /// Time limit for a cancelled run to end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -181,6 +184,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     if args.session.is_some() && place.is_none() {
         return Err(Failure::usage("USAGE", "--session needs --store"));
+    }
+    if let Some(session) = &args.session
+        && !(1..=MAX_SESSION_ID).contains(&session.len())
+    {
+        let message = format!(
+            "--session {}: the id of a session has 1 to {MAX_SESSION_ID} bytes",
+            shell_quoted(session)
+        );
+        return Err(
+            Failure::usage("USAGE", message).with_help("name the session, such as --session ada, or omit the option")
+        );
     }
     if args.detach && place.is_none() {
         return Err(Failure::usage("USAGE", "--detach needs --store"));
@@ -332,9 +346,9 @@ fn notices(checked: &CheckedFiles, inputs: &Inputs) {
         say(&warning.to_string());
     }
     if let count @ 1.. = checked.warnings().len() {
-        let plural = if count == 1 { "" } else { "s" };
         say(&format!(
-            "{count} warning{plural} about the files: pirn validate says which"
+            "{} about the files: pirn validate says which",
+            counted(count, "warning")
         ));
     }
 }
@@ -408,6 +422,9 @@ fn execute(
         let places = Places::new(&asked.checked, &asked.sources);
         progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
     });
+    let failures = args
+        .quiet
+        .then(|| progress::quiet::collect(prepared.blocking_events(progress::quiet::TYPES, BUFFER)));
     let unanswered = UnansweredQuestion::default();
     if asks {
         let given = args.answer.iter().cloned().collect();
@@ -465,6 +482,11 @@ fn execute(
     let was_interrupted = (report.status == ThreadStatus::Cancelled || is_left) && interrupt.was_heard();
     if let Some(shown) = shown {
         shown.finish(&report, was_interrupted);
+    }
+    let failures = failures.flatten().and_then(|failures| failures.join().ok());
+    // The error of a failed run names its causes.
+    if report.status == ThreadStatus::Completed {
+        failures.iter().flatten().for_each(|failure| say(failure));
     }
     recorded.map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write the events: {error}")))?;
     if report.status != ThreadStatus::Completed && args.virtual_time && !args.quiet && !was_interrupted {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::ArgGroup;
 use futures::executor::block_on;
 use futures::future::FutureExt;
 use pirn::check::SourceFile;
@@ -27,7 +28,7 @@ use crate::place::{Place, StoreArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused, run_of};
 use crate::store_owner;
-use crate::terminal::{FAILED, Output, answer, json_text, say_run};
+use crate::terminal::{FAILED, Output, answer, json_text, say, say_run};
 use crate::{files, tools};
 
 /// The arguments of a resumed run.
@@ -62,12 +63,13 @@ enum Decided {
 
 /// Arguments of `pirn runs resume`.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("resumed").required(true).args(["id", "all"]))]
 pub(crate) struct Resume {
     /// The run
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     id: Option<String>,
     /// Every run that has not ended
-    #[arg(long, conflicts_with = "id")]
+    #[arg(long)]
     all: bool,
     #[command(flatten)]
     going: Going,
@@ -82,7 +84,7 @@ pub(crate) struct Fork {
     /// The last step that both share
     #[arg(long, value_name = "STEP")]
     at: u64,
-    /// Id of the new run (default: the id of the original and the time)
+    /// Id of the new run (default: a generated id)
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
     /// A variable of the main thread to assign at the fork
@@ -272,6 +274,17 @@ fn print_all(ended: &[Ended], output: Output) -> ExitCode {
             .is_ok_and(|report| report.status == ThreadStatus::Completed)
     };
     let code = if ended.iter().all(is_fine) { 0 } else { FAILED };
+    let errors = ended.iter().filter_map(|(run_id, report)| {
+        let report = report.as_ref().ok()?;
+        Some(format!(
+            "run {run_id} ended {}: {}",
+            report.status.as_str(),
+            report.error.as_ref()?
+        ))
+    });
+    if output == Output::Text {
+        errors.for_each(|error| say(&error));
+    }
     let text = match output {
         Output::Json => {
             let each = ended.iter().map(|(run_id, report)| match report {

@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use super::{Args, Output};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{self, FAILED, INTERRUPTED, answer, bar, json_text, say};
+use crate::terminal::{self, FAILED, INTERRUPTED, answer, bar, counted, json_text, say};
 
 /// Returns `count` seeds from `first` on.
 pub(crate) fn range_of(first: u64, count: u64) -> Result<Range<u64>, Failure> {
@@ -37,7 +37,7 @@ pub(super) fn play(
     // Set this before the first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
     if !args.quiet {
-        say(&format!("{count} seeds from {first} on"));
+        say(&format!("{} from {first} on", counted(count, "seed")));
     }
     let simulated = simulate(build)
         .workflow(workflow)

@@ -87,8 +87,11 @@ impl Erase {
 
     fn nothing_found(&self) -> String {
         match (&self.tenant, &self.session) {
-            (Some(tenant), _) => format!("the store has no data of the tenant {tenant}"),
-            (None, session) => format!("the store has no session {} and no run of it", session.as_deref().unwrap_or_default()),
+            (Some(tenant), _) => format!("the store has no data of the tenant {}", tenant.name()),
+            (None, session) => format!(
+                "the store has no session {} and no run of it",
+                session.as_deref().unwrap_or_default()
+            ),
         }
     }
 

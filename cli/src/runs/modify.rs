@@ -5,23 +5,24 @@ use std::io::{BufReader, IsTerminal, Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use futures::executor::block_on;
 use futures::future::try_join_all;
 use pirn::check::SourceFile;
-use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
+use pirn::store::{RunFilter, has_live_starter};
 use pirn::{CommandOutcome, Engine, Migration, ResumeError, When};
 use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
 
 use super::query::status;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, unwritable};
 use crate::place::StoreArgs;
 use crate::run::{check_run_id, json_or_text};
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
 use crate::store_owner::{Request, send_request};
-use crate::terminal::{FAILED, Output, answer, json_text, shell_quoted};
+use crate::terminal::{FAILED, Output, answer, counted, json_text, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
 #[derive(clap::Args)]
@@ -129,7 +130,7 @@ fn done(output: Output, said: &str) -> ExitCode {
 /// Sends an input to a run, and prints the run's state after it.
 fn send(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
     let said = match send_request(store, request)? {
-        CommandOutcome::UnderWay => format!("{id} was told"),
+        CommandOutcome::UnderWay => format!("{id} received the input"),
         CommandOutcome::Ended => format!("{id} has ended"),
         CommandOutcome::Kept => format!(
             "{id} receives the input when it is resumed: pirn runs resume {} {}",
@@ -208,12 +209,13 @@ impl Say {
 
 /// Arguments of `pirn runs migrate`.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("migrated").required(true).args(["ids", "all"]))]
 pub(super) struct Migrate {
     /// The run (repeatable)
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Every run that has not ended
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long)]
     all: bool,
     /// A workflow file (repeatable): its workflows replace those of the run with equal ids
     #[arg(long = "to", value_name = "FILE", required = true)]
@@ -291,7 +293,7 @@ impl Migrate {
         };
         match difference {
             None if self.check => format!("{id} fits\n"),
-            None => format!("{id} goes on by the other definition\n"),
+            None => format!("{id} continues with the new definition\n"),
             Some(difference) => {
                 let node = difference.node_id.as_deref().unwrap_or("-");
                 format!(
@@ -368,6 +370,13 @@ impl Backup {
         // The process that writes may have another working directory.
         let absolute = std::path::absolute(&self.file)
             .map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write {}: {error}", self.file)))?;
+        if absolute.symlink_metadata().is_ok() {
+            let message = format!("cannot write {}: the file exists", self.file);
+            return Err(Failure::usage("WRITE_FAILED", message).with_help("name a new file"));
+        }
+        if let Some(folder) = absolute.parent() {
+            std::fs::metadata(folder).map_err(|error| unwritable(&self.file, &error))?;
+        }
         send_request(store, Request::BackUp { file: absolute })?;
         Ok(done(output, &self.file))
     }
@@ -384,7 +393,7 @@ impl Rekey {
         let encrypted = block_on(store.rekey()).map_err(|error| refused(&error))?;
         Ok(match output {
             Output::Json => answer(&json_text(json!({"encrypted": encrypted})), 0),
-            Output::Text => answer(&format!("{encrypted} values encrypted\n"), 0),
+            Output::Text => answer(&format!("{} encrypted\n", counted(encrypted, "value")), 0),
         })
     }
 }
@@ -411,7 +420,8 @@ impl Import {
         let store = store.place()?.open(None)?;
         let imported = block_on(import(&*store, &mut file, self.run_id.as_deref()));
         let id = imported.map_err(|error| match error {
-            ExportError::Malformed { .. } => Failure::usage("INVALID_EXPORT", format!("{}: {error}", self.file)),
+            ExportError::Malformed { .. } => Failure::usage("INVALID_EXPORT", format!("{}: {error}", self.file))
+                .with_help("name a file that `pirn runs export ID FILE` wrote; it must be unchanged"),
             ExportError::File(error) => unread(error),
             other => not_moved(other),
         })?;
@@ -471,7 +481,12 @@ impl Prune {
             .filter(|run| run.status.is_final() && run.updated_at <= before)
             .collect();
         ended.sort_by_key(|run| std::cmp::Reverse(run.updated_at));
-        let ids: Vec<String> = ended.into_iter().skip(self.keep).map(|run| run.id).collect();
+        let mut ids = Vec::new();
+        for run in ended.into_iter().skip(self.keep) {
+            if !block_on(has_live_starter(&*store, &run)).map_err(|error| refused(&error))? {
+                ids.push(run.id);
+            }
+        }
         let configs: Vec<String> = ids.iter().flat_map(|id| [config_key(id), beside_key(id)]).collect();
         let removed = block_on(store.remove(ids, self.dry_run)).map_err(|error| refused(&error))?;
         if !self.dry_run {
@@ -485,7 +500,10 @@ impl Prune {
                 &json_text(json!({"removed": removed.runs, "bytesFreed": removed.bytes})),
                 0,
             ),
-            Output::Text => answer(&format!("{} runs, {} bytes\n", removed.runs, removed.bytes), 0),
+            Output::Text => answer(
+                &format!("{}, {}\n", counted(removed.runs, "run"), counted(removed.bytes, "byte")),
+                0,
+            ),
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::store::{close, not_resumed};
 use crate::store_owner::{ListedRuns, list_runs};
-use crate::terminal::{Output, answer, json_text, table};
+use crate::terminal::{Output, answer, counted, json_text, say, shell_quoted, table};
 
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]
@@ -46,6 +46,26 @@ pub(super) fn status(text: &str) -> Result<String, String> {
 }
 
 impl List {
+    /// Returns the notice for an empty list, with the filters that excluded the runs.
+    fn nothing_found(&self) -> String {
+        let filters = [
+            ("--status", &self.status),
+            ("--session", &self.session),
+            ("--workflow", &self.workflow),
+        ];
+        let given = filters
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let given: Vec<String> = given
+            .map(|(name, value)| format!("{name} {}", shell_quoted(value)))
+            .collect();
+        if given.is_empty() {
+            "the store has no runs".to_owned()
+        } else {
+            format!("no stored run matches {}", given.join(" "))
+        }
+    }
+
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let wanted = ListedRuns {
             status: self.status.clone(),
@@ -54,6 +74,9 @@ impl List {
             limit: self.limit,
         };
         let runs = list_runs(store, wanted)?;
+        if runs.is_empty() && output == Output::Text && !self.ids {
+            say(&self.nothing_found());
+        }
         let text = match output {
             Output::Text if self.ids => runs
                 .iter()
@@ -286,8 +309,8 @@ impl Diff {
                     "another outcome"
                 };
                 format!(
-                    "{} steps in common, then {} and {}; {same}\n",
-                    diff.common_steps,
+                    "{} in common, then {} and {}; {same}\n",
+                    counted(diff.common_steps, "step"),
                     next(&diff.a),
                     next(&diff.b)
                 )

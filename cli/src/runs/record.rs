@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::files::{self, unwritable};
 use crate::place::StoreArgs;
 use crate::store::{close, config_of, not_resumed, spare};
-use crate::terminal::{Output, answer, json_text};
+use crate::terminal::{Output, answer, counted, json_text};
 use crate::tools;
 
 /// Arguments of `pirn runs record`.
@@ -63,10 +63,9 @@ impl Record {
                 answer(&json_text(written), 0)
             }
             Output::Text => {
-                let text = format!(
-                    "{}: {requests} requests, {tool_calls} tool calls, {answers} answers, {inputs} inputs\n",
-                    self.to
-                );
+                let nouns = ["request", "tool call", "answer", "input"];
+                let counts = counts.into_iter().zip(nouns).map(|(count, noun)| counted(count, noun));
+                let text = format!("{}: {}\n", self.to, counts.collect::<Vec<_>>().join(", "));
                 answer(&text, 0)
             }
         })

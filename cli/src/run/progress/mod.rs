@@ -6,6 +6,7 @@ mod line;
 mod live;
 mod meter;
 pub(super) mod places;
+pub(super) mod quiet;
 mod replies;
 mod summary;
 mod view;

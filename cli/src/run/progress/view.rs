@@ -655,10 +655,10 @@ fn does_work(node_type: &str) -> bool {
 }
 
 /// Typed access to the fields of an event.
-struct Facts<'e>(&'e Event);
+pub(super) struct Facts<'e>(pub(super) &'e Event);
 
 impl Facts<'_> {
-    fn text(&self, field: &str) -> String {
+    pub(super) fn text(&self, field: &str) -> String {
         match self.0.raised.fields.get(field) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Null) | None => String::new(),
@@ -691,7 +691,7 @@ impl Facts<'_> {
         self.some_number(field).unwrap_or_default()
     }
 
-    fn error(&self) -> String {
+    pub(super) fn error(&self) -> String {
         let message = self.0.raised.fields.get("error").and_then(|error| error.get("message"));
         message.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
