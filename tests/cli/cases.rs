@@ -318,7 +318,7 @@ fn a_run_of_a_session_that_received_a_message_is_repeated() {
     let wrote = record(&folder, "r", &[]);
     assert_eq!(
         (wrote.code, &*wrote.stdout),
-        (Some(0), "case.json: 1 requests, 0 tool calls, 1 answers, 1 inputs\n"),
+        (Some(0), "case.json: 1 request, 0 tool calls, 1 answer, 1 input\n"),
         "{}",
         wrote.stderr
     );

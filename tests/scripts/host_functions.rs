@@ -135,6 +135,32 @@ fn race_and_sleep_take_fractions_of_milliseconds_and_refuse_what_is_no_time() {
 }
 
 #[test]
+fn time_limits_take_fractions_and_refuse_what_is_no_time() {
+    let code = "const fine = await agent('a', { timeoutMs: 1000.5, maxToolRounds: 2 })
+        const refused = []
+        for (const call of [() => agent('b', { timeoutMs: '20' }), () => agent('b', { maxToolRounds: 1.5 }),
+            () => ask('c', null, { timeoutMs: -1 }), () => event('d', { timeoutMs: NaN })])
+            try { refused.push(await call()) } catch (error) { refused.push(error.code, error.message) }
+        return { fine, refused }";
+    let output = output(code);
+    assert_eq!(output["fine"], "re: a");
+    let expected = "expected a number of milliseconds, 0 to 9007199254740991";
+    assert_eq!(
+        output["refused"],
+        json!([
+            "INVALID_INPUT",
+            format!("agent: `timeoutMs`: {expected}"),
+            "INVALID_INPUT",
+            "agent: `maxToolRounds`: expected a whole number, 0 to 4294967295",
+            "INVALID_INPUT",
+            format!("ask: `timeoutMs`: {expected}"),
+            "INVALID_INPUT",
+            format!("event: `timeoutMs`: {expected}"),
+        ])
+    );
+}
+
+#[test]
 fn a_script_calls_workflows_tools_people_timers_and_events() {
     let shout = |arguments: Value| std::future::ready(Ok::<_, String>(json!({ "loud": arguments }).to_string()));
     let code = "const child = await workflow('child', { x: 1 })

@@ -230,7 +230,11 @@ impl TextSyntax {
                 column: Some(column),
             });
         }
-        self.parse(text, crate::quickjs::realm::Form::Script)
+        let parsed = self.parse(text, crate::quickjs::realm::Form::Script);
+        parsed.map_err(|fault| match module_statement(text, &fault) {
+            Some(message) => fault.saying(message),
+            None => fault,
+        })
     }
 
     fn parse(&self, source: &str, form: crate::quickjs::realm::Form) -> Result<(), TextFault> {
@@ -263,6 +267,22 @@ impl TextSyntax {
 /// Maximum length of a regular expression literal in bytes.
 #[cfg(feature = "javascript")]
 const LONGEST_PATTERN: usize = 32 << 10;
+
+/// Returns the message for a fault in a line that imports or exports: QuickJS names only the unexpected word.
+#[cfg(feature = "javascript")]
+fn module_statement(text: &str, fault: &TextFault) -> Option<&'static str> {
+    let line = text.split('\n').nth(fault.line?.checked_sub(1)? as usize)?.trim_start();
+    let begins = |word: &str| {
+        line.strip_prefix(word)
+            .is_some_and(|rest| rest.starts_with([' ', '{', '*', '"', '\'']))
+    };
+    if begins("import") {
+        return Some("SyntaxError: a script cannot import modules: write the function here, or call a tool");
+    }
+    begins("export").then_some(
+        "SyntaxError: a script cannot export: `return` its result; only `export const meta = {...}` may be its first statement",
+    )
+}
 
 /// Fault of a second expression, or of other source after a complete expression.
 #[cfg(feature = "javascript")]

@@ -229,10 +229,20 @@ impl ToolRegistry {
 
     fn unknown(&self, names: &[Arc<str>], name: &str) -> String {
         let known: Vec<&str> = self.matching(names).map(|found| found.spec.name.as_str()).collect();
-        if known.is_empty() {
-            return format!("there is no tool `{name}`; there are no tools");
+        if !known.is_empty() {
+            return format!("there is no tool `{name}`; there are: {}", known.join(", "));
         }
-        format!("there is no tool `{name}`; there are: {}", known.join(", "))
+        // The node itself may list the unknown name: then its author misspelt it and needs the names of all tools.
+        let is_listed = names.iter().any(|listed| ToolEntry::name_in(listed) == name);
+        let registered: Vec<&str> = self.names().collect();
+        match registered[..] {
+            [] => format!("there is no tool `{name}`; no tools are registered"),
+            _ if is_listed => format!(
+                "there is no tool `{name}`; the registered tools are: {}",
+                registered.join(", ")
+            ),
+            _ => format!("there is no tool `{name}`; this node has no tools"),
+        }
     }
 }
 

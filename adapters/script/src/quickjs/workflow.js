@@ -23,6 +23,7 @@
   const MAX_NOTE = 2000;
   // 2^53 - 1: larger numbers have no exact JSON.
   const MAX_MS = 9007199254740991;
+  const MAX_ROUNDS = 4294967295;
 
   const on = (promise, done, failed) => apply(then, promise, [done, failed]);
   // Polluted prototypes must not see the elements of internal lists.
@@ -252,14 +253,17 @@
         const fault = optionFault(names[i]);
         if (typeof fault === "string") invalid(fault);
       }
-      const { schema, profileId, model, tools, label, system, timeoutMs, maxToolRounds } = given;
+      const { schema, profileId, model, tools, label, system, maxToolRounds } = given;
       for (const name of ["effort", "isolation", "agentType"]) {
         if (given[name] === undefined || ignored[name]) continue;
         ignored[name] = true;
         note("warn", `agent: the option \`${name}\` is ignored`);
       }
+      const limit = timeLimit("agent", given);
+      if (!isAbsent(maxToolRounds) && !(typeof maxToolRounds === "number" && maxToolRounds % 1 === 0 && maxToolRounds >= 0 && maxToolRounds <= MAX_ROUNDS))
+        invalid(`agent: \`maxToolRounds\`: expected a whole number, 0 to ${MAX_ROUNDS}`);
       const phase = given.phase ?? phaseName;
-      return call("agent", { prompt, schema, profileId, model, tools, label, phase, system, timeoutMs, maxToolRounds });
+      return call("agent", { prompt, schema, profileId, model, tools, label, phase, system, timeoutMs: limit, maxToolRounds });
     };
     const parallel = (list) => {
       functions("parallel", list);
@@ -294,6 +298,11 @@
       if (typeof ms !== "number" || !(ms >= 0 && ms <= MAX_MS)) invalid(`${what}: expected a number of milliseconds, 0 to ${MAX_MS}`);
       return ms - (ms % 1);
     };
+    const isAbsent = (value) => value === undefined || value === null;
+    const timeLimit = (what, options) => {
+      const ms = options?.timeoutMs;
+      return isAbsent(ms) ? ms : milliseconds(`${what}: \`timeoutMs\``, ms);
+    };
     const race = (ms, list) => {
       functions("race", list);
       const limit = milliseconds("race", ms);
@@ -325,12 +334,12 @@
     freeze(tools);
     const ask = (question, schema, options) => {
       if (typeof question !== "string") invalid("ask: the question must be a string");
-      return call("ask", { question, schema, timeoutMs: options?.timeoutMs });
+      return call("ask", { question, schema, timeoutMs: timeLimit("ask", options) });
     };
     const sleep = (ms) => {
       return call("sleep", { ms: milliseconds("sleep", ms) });
     };
-    const event = (name, options) => call("event", { name: named("event", name), timeoutMs: options?.timeoutMs });
+    const event = (name, options) => call("event", { name: named("event", name), timeoutMs: timeLimit("event", options) });
     const phase = (name) => {
       phaseName = textOf(name);
       note("phase", phaseName);

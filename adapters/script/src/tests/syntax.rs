@@ -43,6 +43,22 @@ fn valid_sources_pass_the_check_without_running() {
 }
 
 #[test]
+fn a_module_statement_is_a_fault_that_says_what_to_write() {
+    let syntax = TextSyntax::default();
+    for (script, expected) in [
+        ("import fs from 'fs'\nreturn 1", "a script cannot import modules"),
+        ("import { x } from 'y'", "a script cannot import modules"),
+        ("const a = 1\nexport default a", "`return` its result"),
+        ("export { a }", "`return` its result"),
+        ("export const b = 2", "`return` its result"),
+    ] {
+        let fault = syntax.check_script(script).expect_err(script);
+        assert!(fault.message.contains(expected), "{script}: {fault:?}");
+    }
+    assert_eq!(syntax.check_script("const exported = 1; return exported"), Ok(()));
+}
+
+#[test]
 fn invalid_sources_are_faults_with_a_location() {
     let syntax = TextSyntax::default();
     for expression in [

@@ -230,7 +230,14 @@ impl<'a> Fields<'a> {
             let near = nearest(&name, self.known.iter().copied());
             let meant = near.map_or_else(
                 || format!("the fields are {}", self.known.join(", ")),
-                |near| format!("did you mean `{near}`?"),
+                // The value of `timeout` is probably in seconds.
+                |near| {
+                    if near.ends_with("Ms") && !name.to_lowercase().ends_with("ms") {
+                        format!("did you mean `{near}`, in milliseconds?")
+                    } else {
+                        format!("did you mean `{near}`?")
+                    }
+                },
             );
             self.fault(&name.clone(), format!("unknown field `{name}`; {meant}"));
         }

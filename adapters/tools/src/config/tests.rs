@@ -22,6 +22,11 @@ fn tool(more: Value) -> Value {
 fn an_unknown_field_suggests_the_nearest_valid_field() {
     for (wrong, pointer, part) in [
         (json!({"timeout_ms": 3}), "/timeout_ms", "did you mean `timeoutMs`?"),
+        (
+            json!({"timeout": 10}),
+            "/timeout",
+            "did you mean `timeoutMs`, in milliseconds?",
+        ),
         (json!({"xyzzy": 3}), "/xyzzy", "the fields are name, description"),
         (
             json!({"command": {"program": "p", "arg": []}}),

@@ -1,5 +1,7 @@
 //! Tests of the registry.
 
+use std::sync::Arc;
+
 use pirn_actors::host::SimulatedHost;
 use serde_json::json;
 
@@ -95,8 +97,19 @@ fn an_unknown_tool_is_an_error_that_lists_the_available_tools() {
     let host = SimulatedHost::new(None);
     assert_fails(
         &call_in(&ToolRegistry::new(), &host, "say", json!({})),
-        "there are no tools",
+        "no tools are registered",
     );
+    let offered = |names: &[Arc<str>]| {
+        let call = ToolCall {
+            id: "1".to_owned(),
+            name: "sya".to_owned(),
+            arguments: json!({}),
+        };
+        let result = host.block_on(registry().call(names, call.into(), host.host().work_clock()));
+        result.expect("it ends").unasked()
+    };
+    assert_fails(&offered(&["sya".into()]), "the registered tools are: ");
+    assert_fails(&offered(&[]), "this node has no tools");
 }
 
 #[test]
