@@ -16,14 +16,13 @@ fn ten_megabytes_of_nesting_are_refused_with_one_fault() {
         assert_eq!(fault.position.expect("a place").line, 1);
         assert_eq!(loaded.faults.len(), 1);
     }
-    let deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
-    assert!(
-        loaded(deep)
-            .faults
-            .iter()
-            .all(|fault| fault.code != FaultCode::LimitExceeded),
-        "128 levels are read"
-    );
+    // The outer list is the file, and each of its items a definition, which has at most 120 levels.
+    for (levels, is_read) in [(121, true), (122, false), (128, false)] {
+        let deep = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let faults = loaded(deep).faults;
+        let is_limited = faults.iter().any(|fault| fault.code == FaultCode::LimitExceeded);
+        assert_eq!(is_limited, !is_read, "{levels}: {}", shown(&faults));
+    }
 }
 
 #[test]
