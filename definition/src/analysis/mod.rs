@@ -17,19 +17,27 @@
 //! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
 //! | `prompt_cache` | `UNCACHEABLE_PROMPT` |
 //! | `foreign_placeholders` | `INVALID_TEMPLATE` |
+//! | `assignments`, `silent_scripts` | `INVALID_EXPRESSION` |
+//! | `hidden_variables` | `MISSING_FIELD`, `UNKNOWN_NAME` |
+//! | `output_fields` | `UNKNOWN_NAME` |
 //!
 //! Not here: faults that make a definition invalid ([`crate::graph`]).
 
+mod assignments;
 mod conditions;
 mod dead_triggers;
 mod emitted_events;
 mod flow_facts;
 mod foreign_placeholders;
+mod hidden_variables;
 mod join_feasibility;
 mod joins;
 mod loops;
+mod output_fields;
 mod prompt_cache;
+mod reads;
 mod routes;
+mod silent_scripts;
 mod token_limit;
 mod trigger_cycles;
 mod unstarted_branches;
@@ -83,7 +91,13 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
         token_limit::report(flow, &set, &mut found);
         prompt_cache::report(flow, &mut found);
         foreign_placeholders::report(flow, &mut found);
+        assignments::report(flow, &mut found);
+        silent_scripts::report(flow, &mut found);
+        output_fields::report(flow, facts, &mut found);
     }
+    assignments::report_triggers(&set, &mut found);
+    foreign_placeholders::report_triggers(&set, &mut found);
+    hidden_variables::report(&set, &mut found);
     dead_triggers::report(&set, &mut found);
     trigger_cycles::report(&set, &mut found);
     found

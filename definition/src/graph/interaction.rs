@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::diagnostics::{child, pointer};
 use super::model::{InteractionNode, NodeKind, QuestionTimeout};
 use super::nodes::NodeCompiler;
@@ -36,6 +38,18 @@ impl NodeCompiler<'_, '_> {
             (Some(_), _) if !wants_default => fault("default", "`default` requires `onTimeout: \"default\"`"),
             (None | Some(_), _) => {}
         }
+        if let Some(schema) = &config.schema {
+            let choices = config.choices.iter().flatten().enumerate();
+            let choices = choices.map(|(number, choice)| (child(&child(&pointer, "choices"), number), choice));
+            let default = config
+                .default
+                .as_ref()
+                .map(|default| (child(&pointer, "default"), default));
+            for (pointer, answer) in choices.chain(default).filter(|(_, answer)| !may_fit(schema, answer)) {
+                let message = format!("the answer {answer} does not match `schema`: it would be rejected");
+                self.report.fault(FaultCode::InvalidValue, &pointer, message);
+            }
+        }
         let timeout_ms = self
             .report
             .milliseconds(config.timeout_ms, || child(&pointer, "timeoutMs"));
@@ -62,5 +76,58 @@ impl NodeCompiler<'_, '_> {
             timeout_ms,
             on_timeout,
         }))
+    }
+}
+
+/// True unless the `type` or the `enum` of a schema excludes a value. The other keywords need a validator.
+fn may_fit(schema: &Map<String, Value>, value: &Value) -> bool {
+    let is_of = |kind: &Value| match (kind.as_str(), value) {
+        (Some("integer"), Value::Number(number)) => number.as_f64().is_none_or(|number| number.fract() == 0.0),
+        (Some(kind), value) => {
+            let own = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            kind == own
+        }
+        // The validator reports the schema.
+        (None, _) => true,
+    };
+    let has_type = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(is_of),
+        Some(kind) => is_of(kind),
+        None => true,
+    };
+    let listed = schema.get("enum").and_then(Value::as_array);
+    has_type && listed.is_none_or(|listed| listed.contains(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::may_fit;
+
+    #[test]
+    fn only_the_type_and_the_list_of_a_schema_exclude_a_value() {
+        for (schema, value, fits) in [
+            (json!({"type": "number"}), json!("yes"), false),
+            (json!({"type": "number"}), json!(1), true),
+            (json!({"type": "integer"}), json!(1.5), false),
+            (json!({"type": "integer"}), json!(2.0), true),
+            (json!({"type": ["string", "null"]}), json!(null), true),
+            (json!({"type": ["string", "null"]}), json!(1), false),
+            (json!({"enum": ["a", "b"]}), json!("c"), false),
+            (json!({"type": "string", "enum": ["a", "b"]}), json!("a"), true),
+            (json!({"minLength": 9}), json!("a"), true),
+            (json!({"type": 1}), json!("a"), true),
+        ] {
+            let Value::Object(schema) = schema else { continue };
+            assert_eq!(may_fit(&schema, &value), fits, "{schema:?} {value}");
+        }
     }
 }

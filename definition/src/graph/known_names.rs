@@ -7,11 +7,12 @@ use std::sync::Arc;
 use super::compile_context::CompileContext;
 use super::model::{NodeIx, Snippet, SnippetKind};
 use super::syntax::Syntax;
-use super::text_fault::TextFault;
+use super::text_fault::{COMPARE, TextFault};
 use crate::definition::{
     FaultCode, Located, NodeConfig, TriggerAction, TriggerDefinition, WorkflowDefinition, nearest,
 };
-use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, Member, instead_of};
+use crate::event_type::{EVENT_FIELDS, EventType, is_kept};
+use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, Member, field_of, instead_of};
 
 /// Names that a snippet may use in addition to JavaScript's globals and [`FIXED_NAMES`]. The default accepts any name.
 #[derive(Clone, Copy, Default)]
@@ -21,6 +22,8 @@ pub(super) struct KnownNames<'a>(Option<Sources<'a>>);
 struct Sources<'a> {
     variables: Option<&'a BTreeSet<Arc<str>>>,
     nodes: Option<WorkflowNodes<'a>>,
+    /// Fields of `event`; `None` if they are not known.
+    event: Option<&'a [&'a str]>,
 }
 
 /// The nodes of a workflow: their indices by id, and their definitions by index.
@@ -30,22 +33,53 @@ struct WorkflowNodes<'a> {
     definition: &'a WorkflowDefinition,
 }
 
-/// Fields of the output of an LLM node. The last one replaces the others if the node failed and has `onError`.
-const LLM_OUTPUT: [&str; 4] = ["content", "finishReason", "usage", "error"];
+/// Field that replaces the output of a node that failed and has `onError`.
+const ERROR: &str = "error";
 
-/// Fields of the output of a MAP. The last one replaces the others if the node failed and has `onError`.
-const MAP_OUTPUT: [&str; 5] = ["results", "completed", "failed", "cancelled", "error"];
-
-/// Fields of the output of a JOIN. The last one replaces the others if the node failed and has `onError`.
-const JOIN_OUTPUT: [&str; 7] = [
-    "outputs",
-    "completed",
-    "failed",
-    "cancelled",
-    "strategy",
-    "childThreadIds",
-    "error",
-];
+/// Returns the kind of a node and the fields that its output can have; `None` if the definition does not determine them.
+fn output_fields(config: &NodeConfig) -> Option<(&'static str, Vec<&'static str>)> {
+    let (of, fields): (_, &[&str]) = match config {
+        NodeConfig::Llm(_) => ("LLM node", &["content", "finishReason", "usage"]),
+        NodeConfig::Join(_) => (
+            "JOIN",
+            &[
+                "outputs",
+                "completed",
+                "failed",
+                "cancelled",
+                "strategy",
+                "childThreadIds",
+            ],
+        ),
+        NodeConfig::Map(_) => ("MAP", &["results", "completed", "failed", "cancelled"]),
+        // After a timeout that leads to another node, the output is that of the previous node.
+        NodeConfig::UserInteraction(question) if question.timeout_target().is_none() => {
+            ("USER_INTERACTION", &["answer", "by", "at"])
+        }
+        NodeConfig::Wait(wait) => {
+            let word = wait.event.as_deref()?;
+            let event = EventType::ALL.iter().find(|known| known.as_str() == word);
+            let own = event.unwrap_or(&EventType::Custom).fields();
+            return Some(("WAIT", [own, &EVENT_FIELDS, &[ERROR]].concat()));
+        }
+        NodeConfig::Start
+        | NodeConfig::End(_)
+        | NodeConfig::Variable(_)
+        | NodeConfig::Code(_)
+        | NodeConfig::Script(_)
+        | NodeConfig::Route(_)
+        | NodeConfig::Fork(_)
+        | NodeConfig::Subgraph(_)
+        | NodeConfig::ContextProcessor(_)
+        | NodeConfig::Tool(_)
+        | NodeConfig::UserInteraction(_)
+        | NodeConfig::LoopStart(_)
+        | NodeConfig::LoopEnd(_)
+        | NodeConfig::StartFromTrigger
+        | NodeConfig::ContinueFromTrigger(_) => return None,
+    };
+    Some((of, [fields, &[ERROR]].concat()))
+}
 
 impl<'a> KnownNames<'a> {
     /// Returns the names in the scope of a workflow's nodes.
@@ -57,18 +91,20 @@ impl<'a> KnownNames<'a> {
         Self(Some(Sources {
             variables: Some(variables),
             nodes: Some(WorkflowNodes { by_id, definition }),
+            event: None,
         }))
     }
 
-    /// Returns the names in the scope of a trigger, which has no variables or nodes.
-    pub(super) fn of_trigger() -> Self {
+    /// Returns the names in the scope of a trigger, which has no variables or nodes; `event` lists the fields of its event.
+    pub(super) fn of_trigger(event: &'a [&'a str]) -> Self {
         Self(Some(Sources {
             variables: None,
             nodes: None,
+            event: Some(event),
         }))
     }
 
-    /// Returns a fault for each unknown name of a snippet that parses.
+    /// Returns a fault or a warning for each unknown name of a snippet that parses.
     pub(super) fn unknown_in(&self, text: &Snippet, syntax: &dyn Syntax) -> Vec<TextFault> {
         let Some(sources) = &self.0 else {
             return Vec::new();
@@ -80,13 +116,7 @@ impl<'a> KnownNames<'a> {
             if free.at.start < reported {
                 continue;
             }
-            if let Some(nodes) = sources.nodes.filter(|_| free.name == "nodes") {
-                let wrong = free
-                    .members
-                    .iter()
-                    .filter_map(|member| nodes.fault(&text.source, member));
-                faults.extend(wrong);
-            }
+            faults.extend(sources.wrong_members(text, &free));
             // A script workflow has a recorded clock.
             if free.name == "Date" && text.kind != SnippetKind::Workflow {
                 faults.extend(
@@ -102,7 +132,7 @@ impl<'a> KnownNames<'a> {
                 reported = fault.at.as_ref().map_or(reported, |at| at.end);
                 faults.push(fault);
             } else {
-                faults.push(sources.fault(free));
+                faults.push(sources.fault(free, text.kind));
             }
         }
         faults
@@ -110,51 +140,95 @@ impl<'a> KnownNames<'a> {
 }
 
 impl WorkflowNodes<'_> {
-    /// Returns the fault of `nodes.MEMBER`, if there is no such node, or of `nodes.MEMBER.FIELD`, if its output never has the field.
-    /// Without the check both are `undefined`, which becomes null in an output.
-    fn fault(&self, source: &str, member: &Member) -> Option<TextFault> {
-        let id = &source[member.at.clone()];
-        let fault = |message: String, help: Option<String>, at: &Range<usize>| TextFault {
-            code: FaultCode::UnknownName,
-            message,
-            help,
-            at: Some(at.clone()),
-            name: Some(source[at.clone()].to_owned()),
-        };
+    /// Returns the fault of `nodes.MEMBER`, if there is no such node, or of its field. Without the check both are `undefined`,
+    /// which becomes null in an output.
+    fn fault(&self, text: &Snippet, member: &Member) -> Option<TextFault> {
+        let id = &text.source[member.at.clone()];
         let Some(place) = self.by_id.get(id) else {
             let near = nearest(id, self.by_id.keys().map(AsRef::as_ref));
-            let help = near.map(|near| format!("did you mean `{near}`?"));
-            return Some(fault(format!("unknown node `{id}`"), help, &member.at));
+            return Some(TextFault {
+                code: FaultCode::UnknownName,
+                message: format!("unknown node `{id}`"),
+                help: near.map(|near| format!("did you mean `{near}`?")),
+                at: Some(member.at.clone()),
+                name: Some(id.to_owned()),
+                is_warning: false,
+            });
         };
-        let at = member.field.as_ref()?;
-        let field = &source[at.clone()];
-        let node = self.definition.nodes.get(*place as usize)?;
-        let (of, fields): (&str, &[&str]) = match &node.config {
-            NodeConfig::Llm(_) => ("LLM node", &LLM_OUTPUT),
-            NodeConfig::Join(_) => ("JOIN", &JOIN_OUTPUT),
-            NodeConfig::Map(_) => ("MAP", &MAP_OUTPUT),
-            _other => return None,
-        };
-        if fields.contains(&field) {
-            return None;
-        }
-        let message = format!("the output of the {of} `{id}` has no field `{field}`");
-        let listed: Vec<String> = fields.iter().map(|name| format!("`{name}`")).collect();
-        let paths = match &node.config {
-            NodeConfig::Join(join) if !join.fork_path_ids.is_empty() => {
-                format!(
-                    "; the output of a path is in `outputs`, such as `nodes['{id}'].outputs['{}']`",
-                    join.fork_path_ids[0]
-                )
-            }
-            _other => String::new(),
-        };
-        Some(fault(
-            message,
-            Some(format!("its fields are {}{paths}", listed.join(", "))),
-            at,
-        ))
+        self.wrong_field(text, (id, *place), member.field.as_ref()?)
     }
+
+    /// Returns the fault of a field that the output of a node never has, or the warning about a field of a text.
+    fn wrong_field(&self, text: &Snippet, (id, place): (&str, NodeIx), at: &Range<usize>) -> Option<TextFault> {
+        let config = &self.definition.nodes.get(place as usize)?.config;
+        let field = &text.source[at.clone()];
+        if matches!(config, NodeConfig::Llm(_)) && field == "content" {
+            return field_of_text(text, id, at);
+        }
+        let (message, help) = unknown_field(config, id, field)?;
+        Some(TextFault {
+            code: FaultCode::UnknownName,
+            message,
+            help: Some(help),
+            at: Some(at.clone()),
+            name: Some(id.to_owned()),
+            is_warning: false,
+        })
+    }
+}
+
+/// Returns a message and advice for a field that the output of a node never has; `None` if it may have the field.
+pub(crate) fn unknown_field(config: &NodeConfig, id: &str, field: &str) -> Option<(String, String)> {
+    let (of, fields) = output_fields(config)?;
+    if fields.contains(&field) {
+        return None;
+    }
+    let near = nearest(field, fields.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+    let listed: Vec<String> = fields.iter().map(|name| format!("`{name}`")).collect();
+    let paths = match config {
+        NodeConfig::Join(join) if !join.fork_path_ids.is_empty() => {
+            format!(
+                "; the output of a path is in `outputs`, such as `nodes['{id}'].outputs['{}']`",
+                join.fork_path_ids[0]
+            )
+        }
+        NodeConfig::Wait(wait) if wait.event.as_deref().is_some_and(is_kept) => {
+            format!("; the payload of the event is in `data`, such as `nodes['{id}'].data.{field}`")
+        }
+        _other => String::new(),
+    };
+    let message = format!("the output of the {of} `{id}` has no field `{field}`");
+    let help = format!(
+        "{}its fields are {}{paths}",
+        near.unwrap_or_default(),
+        listed.join(", ")
+    );
+    Some((message, help))
+}
+
+/// Returns the warning about a field of the `content` of an LLM node: a reply is text, even with `responseFormat`.
+fn field_of_text(text: &Snippet, id: &str, content: &Range<usize>) -> Option<TextFault> {
+    let at = field_of(&text.source, content)?;
+    let field = &text.source[at.clone()];
+    let help = match text.kind {
+        _ if field == "length" => return None,
+        SnippetKind::Template => {
+            format!(
+                "assign `JSON.parse(nodes['{id}'].content)` to a variable by a VARIABLE node, and write its name here"
+            )
+        }
+        SnippetKind::Expression | SnippetKind::Code | SnippetKind::Workflow => {
+            format!("parse the text: `JSON.parse(nodes['{id}'].content).{field}`")
+        }
+    };
+    Some(TextFault {
+        code: FaultCode::UnknownName,
+        message: format!("the `content` of the LLM node `{id}` is text, which has no field `{field}`"),
+        help: Some(help),
+        at: Some(at),
+        name: Some(id.to_owned()),
+        is_warning: true,
+    })
 }
 
 impl Sources<'_> {
@@ -163,6 +237,45 @@ impl Sources<'_> {
             || JS_GLOBALS.binary_search(&name).is_ok()
             || self.variables.is_some_and(|names| names.contains(name))
             || self.nodes.is_some_and(|nodes| nodes.by_id.contains_key(name))
+    }
+
+    /// Returns the faults of the members of a name: of `nodes`, of the bare id of a node, and of `event`.
+    fn wrong_members(&self, text: &Snippet, free: &FreeName) -> Vec<TextFault> {
+        let source = &text.source;
+        // Members of other names than `nodes` are not recorded in templates, where each tag is a separate name.
+        let first = free.members.is_empty().then(|| Member::after(source, free.at.end));
+        let members = free.members.iter().cloned().chain(first.flatten());
+        if free.name == "nodes" {
+            let nodes = self.nodes.into_iter();
+            return nodes
+                .flat_map(|nodes| members.clone().filter_map(move |member| nodes.fault(text, &member)))
+                .collect();
+        }
+        if free.name == "event" {
+            let event = self.event.into_iter();
+            return event
+                .flat_map(|known| {
+                    members
+                        .clone()
+                        .filter_map(|member| unknown_event_field(source, &member, known))
+                })
+                .collect();
+        }
+        let is_variable = self.variables.is_some_and(|names| names.contains(free.name.as_str()));
+        let is_other = is_variable
+            || text.kind == SnippetKind::Workflow
+            || FIXED_NAMES.contains(&free.name.as_str())
+            || JS_GLOBALS.binary_search(&free.name.as_str()).is_ok();
+        let Some((nodes, place)) = self
+            .nodes
+            .filter(|_| !is_other)
+            .and_then(|nodes| Some((nodes, *nodes.by_id.get(free.name.as_str())?)))
+        else {
+            return Vec::new();
+        };
+        members
+            .filter_map(|member| nodes.wrong_field(text, (&free.name, place), member.read(source)?))
+            .collect()
     }
 
     /// Returns the fault of a bare id of a node with a hyphen, which JavaScript reads as a subtraction.
@@ -182,21 +295,52 @@ impl Sources<'_> {
             help: Some(format!("write `nodes['{whole}']`")),
             at: Some(start..end),
             name: None,
+            is_warning: false,
         })
     }
 
-    fn fault(&self, free: FreeName) -> TextFault {
+    fn fault(&self, free: FreeName, kind: SnippetKind) -> TextFault {
         let variables = self.variables.into_iter().flatten();
         let nodes = self.nodes.into_iter().flat_map(|nodes| nodes.by_id.keys());
         let known = variables.chain(nodes).map(AsRef::as_ref);
+        let help = if free.is_assigned && kind == SnippetKind::Expression {
+            format!("{}; {COMPARE}", name_advice(&free.name, known, false))
+        } else {
+            name_advice(&free.name, known, free.is_assigned)
+        };
         TextFault {
             code: FaultCode::UnknownName,
             message: format!("unknown name `{}`", free.name),
-            help: Some(name_advice(&free.name, known, free.is_assigned)),
+            help: Some(help),
             at: Some(free.at),
             name: Some(free.name),
+            is_warning: false,
         }
     }
+}
+
+/// Returns the warning about a field that the event of a trigger never has.
+fn unknown_event_field(source: &str, member: &Member, known: &[&str]) -> Option<TextFault> {
+    let at = member.read(source)?;
+    let field = &source[at.clone()];
+    if known.contains(&field) {
+        return None;
+    }
+    let help = match nearest(field, known.iter().copied()) {
+        Some(near) => format!("did you mean `event.{near}`?"),
+        None => {
+            let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            format!("its fields are {}", listed.join(", "))
+        }
+    };
+    Some(TextFault {
+        code: FaultCode::UnknownName,
+        message: format!("the event of this trigger has no field `{field}`"),
+        help: Some(help),
+        at: Some(at.clone()),
+        name: Some(field.to_owned()),
+        is_warning: true,
+    })
 }
 
 /// Returns the fault of `Date.now`, which throws whenever a script calls it.
@@ -207,6 +351,7 @@ fn clock_fault(source: &str, member: &Member) -> Option<TextFault> {
         help: Some("there is no clock here: pass the time as input".to_owned()),
         at: Some(member.at.clone()),
         name: Some("Date.now".to_owned()),
+        is_warning: false,
     })
 }
 
@@ -268,5 +413,179 @@ fn assigned(config: &NodeConfig) -> Option<&str> {
         | NodeConfig::LoopEnd(_)
         | NodeConfig::StartFromTrigger
         | NodeConfig::ContinueFromTrigger(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::definition::{SourceFile, load};
+    use crate::graph::{CompileContext, Snippet, SnippetKind, Syntax, SyntaxFault, compile_loaded};
+    use crate::script::{FreeName, Path, free_names};
+
+    /// Finds names without a parser: of a template, those of a text that is one tag.
+    struct Names;
+
+    impl Syntax for Names {
+        fn expression(&self, text: &str) -> Result<(), SyntaxFault> {
+            let message = "invalid left side".to_owned();
+            if text.contains("+ 1 =") {
+                Err(SyntaxFault { message, at: None })
+            } else {
+                Ok(())
+            }
+        }
+        fn template(&self, _: &str) -> Result<(), SyntaxFault> {
+            Ok(())
+        }
+        fn script(&self, _: &str) -> Result<(), SyntaxFault> {
+            Ok(())
+        }
+        fn free_names(&self, text: &Snippet) -> Vec<FreeName> {
+            let tag = text.source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+            let Some(path) = tag.and_then(Path::of_template) else {
+                let is_template = text.kind == SnippetKind::Template;
+                return if is_template {
+                    Vec::new()
+                } else {
+                    free_names(&text.source)
+                };
+            };
+            let start = 2;
+            let name = path.root().to_string();
+            let at = start..start + name.len();
+            vec![FreeName {
+                name,
+                at,
+                is_assigned: false,
+                members: Vec::new(),
+            }]
+        }
+    }
+
+    /// Returns the messages and help texts of the faults, then those of the warnings.
+    fn findings(flow: &Value) -> [Vec<(String, String)>; 2] {
+        let loaded = load(&SourceFile::new("w.json", flow.to_string()));
+        let context = CompileContext {
+            syntax: &Names,
+            ..CompileContext::default()
+        };
+        let compiled = compile_loaded(&loaded, &context);
+        [compiled.faults, compiled.warnings].map(|found| {
+            let told = found.into_iter();
+            told.map(|fault| (fault.message, fault.help.unwrap_or_default()))
+                .collect()
+        })
+    }
+
+    /// A workflow that waits, asks a person and a model, and then evaluates an expression, a prompt and a trigger's expression.
+    fn flow(expression: &str, prompt: &str, event: &str) -> Value {
+        json!({"id": "w", "variables": [{"name": "ask", "value": {}}],
+            "nodes": [
+                {"id": "s", "type": "START"},
+                {"id": "w", "type": "WAIT", "config": {"event": "paid"}},
+                {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Go?"}},
+                {"id": "l", "type": "USER_INTERACTION", "config": {"question": "Go?", "timeoutMs": 5, "onTimeout": {"targetNodeId": "e"}}},
+                {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}},
+                {"id": "m-1", "type": "LLM", "config": {"prompt": prompt, "responseFormat": {"type": "object"}}},
+                {"id": "e", "type": "END", "config": {"output": expression}}],
+            "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "q"}, {"from": "q", "to": "l"}, {"from": "l", "to": "ask"},
+                {"from": "ask", "to": "m-1"}, {"from": "m-1", "to": "e"}],
+            "triggers": [{"id": "t", "condition": {"eventType": "NODE_FAILED", "expression": event},
+                "action": {"type": "STOP_THREAD"}}]})
+    }
+
+    #[test]
+    fn an_unknown_field_of_a_known_output_is_a_fault() {
+        for (expression, message, help) in [
+            (
+                "nodes.q.answr",
+                "the output of the USER_INTERACTION `q` has no field `answr`",
+                "did you mean `answer`? its fields are",
+            ),
+            (
+                "q.answr == 1",
+                "the output of the USER_INTERACTION `q` has no field `answr`",
+                "`answer`, `by`, `at`, `error`",
+            ),
+            (
+                "nodes.w.amount",
+                "the output of the WAIT `w` has no field `amount`",
+                "such as `nodes['w'].data.amount`",
+            ),
+            (
+                "nodes['m-1'].text",
+                "the output of the LLM node `m-1` has no field `text`",
+                "its fields are `content`",
+            ),
+        ] {
+            let [faults, warnings] = findings(&flow(expression, "hi", "true"));
+            assert_eq!((faults.len(), warnings), (1, vec![]), "{expression}: {faults:?}");
+            assert!(faults[0].0 == message && faults[0].1.contains(help), "{faults:?}");
+        }
+        let [faults, _] = findings(&flow("1", "{{q.answr}}", "true"));
+        assert!(faults[0].0.ends_with("no field `answr`"), "{faults:?}");
+    }
+
+    #[test]
+    fn a_field_that_may_exist_is_no_finding() {
+        for expression in [
+            "nodes.q.answer + nodes.q.by + q.at + q?.error",
+            "nodes.w.data.amount + nodes.w.eventName",
+            "q.hasOwnProperty('x')",
+            "[1].map(q => q.x)",
+            "ask.anything",
+            "nodes.l.answr",
+            "nodes['m-1'].content.length + nodes['m-1'].content.trim() + nodes['m-1'].usage.total",
+            "JSON.parse(nodes['m-1'].content).ok",
+        ] {
+            assert_eq!(
+                findings(&flow(expression, "hi", "true")),
+                [vec![], vec![]],
+                "{expression}"
+            );
+        }
+        assert_eq!(findings(&flow("1", "{{q.answer}}", "true")), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_field_of_a_replys_text_is_a_warning() {
+        let [faults, warnings] = findings(&flow("nodes['m-1'].content.ok", "hi", "true"));
+        assert_eq!(faults, []);
+        assert_eq!(
+            warnings[0].0,
+            "the `content` of the LLM node `m-1` is text, which has no field `ok`"
+        );
+        assert!(
+            warnings[0].1.contains("`JSON.parse(nodes['m-1'].content).ok`"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_field_of_an_event_is_a_warning() {
+        let [faults, warnings] = findings(&flow("1", "hi", "event.node == 'x' && event.data.a"));
+        assert_eq!(faults, []);
+        assert_eq!(warnings[0].1, "did you mean `event.nodeId`?");
+        assert!(
+            warnings[1].1.starts_with("its fields are `nodeId`, `nodeType`"),
+            "{warnings:?}"
+        );
+        let fine =
+            "event.nodeId == 'x' && event.attempt > 1 && event.error.code && event.workflowId && event.toString()";
+        assert_eq!(findings(&flow("1", "hi", fine)), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn an_assignment_that_is_no_expression_has_advice() {
+        for (expression, advice) in [
+            ("input.a + 1 = 2", true),
+            ("status = 'ok'", true),
+            ("status == 'ok'", false),
+        ] {
+            let [faults, _] = findings(&flow(expression, "hi", "true"));
+            assert_eq!(faults[0].1.contains("use `==` to compare"), advice, "{faults:?}");
+        }
     }
 }

@@ -41,6 +41,13 @@ impl NodeCompiler<'_, '_> {
             Some(ValueSpec::Literal(value)) => (value.as_object().cloned().map(Arc::new), None),
             computed => (None, computed),
         };
+        if llm.response_format.as_ref().is_some_and(lacks_schema) {
+            let pointer = pointer!["nodes", place, "config", "responseFormat"];
+            let message = "`responseFormat` has the type `json_schema` and no `schema`: any JSON would be accepted";
+            let help = r#"add `"schema": {"type": "object", ...}`; `{"type": "json_object"}` accepts any JSON"#;
+            self.report
+                .fault_with_help(FaultCode::InvalidSchema, &pointer, message.to_owned(), help);
+        }
         let is_computed = computed_profile.is_some() || computed.is_some();
         let parts = pointer!["nodes", place, "config", "parts"];
         LlmNode {
@@ -266,4 +273,10 @@ impl NodeCompiler<'_, '_> {
             computed => Some(PartSpec::Computed(computed)),
         }
     }
+}
+
+/// True for `{type: "json_schema"}` without a schema: any JSON would be accepted.
+fn lacks_schema(format: &Value) -> bool {
+    let inner = format.get("json_schema").or_else(|| format.get("jsonSchema"));
+    format.get("type").is_some_and(|kind| kind == "json_schema") && inner.unwrap_or(format).get("schema").is_none()
 }

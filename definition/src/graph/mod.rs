@@ -43,6 +43,7 @@ pub use dynamic::DynamicRules;
 pub use evaluator::{Evaluator, Unevaluated};
 pub use inline::{MAX_INLINE_BYTES, compile_inline};
 pub use known_names::name_advice;
+pub(crate) use known_names::unknown_field;
 pub use map::ITEM_INDEX;
 pub use model::{
     About, ChoiceSpec, CompiledReducer, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, InteractionNode, JoinRule,

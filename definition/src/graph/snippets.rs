@@ -70,12 +70,7 @@ impl<'a> Snippets<'a> {
         let mut wrong: WrongTexts = syntax
             .wrong_of(&self.all)
             .into_iter()
-            .map(|(place, fault)| {
-                (
-                    place as SnippetIx,
-                    vec![TextFault::of_syntax(self.all[place].kind, fault)],
-                )
-            })
+            .map(|(place, fault)| (place as SnippetIx, vec![TextFault::of_syntax(&self.all[place], fault)]))
             .collect();
         for (place, text) in self.all.iter().enumerate() {
             if let Entry::Vacant(entry) = wrong.entry(place as SnippetIx) {
@@ -217,7 +212,7 @@ impl<'a> Snippets<'a> {
         self.known[kind as usize].insert(Arc::clone(&source), place);
         let snippet = Snippet { kind, source };
         let wrong = match self.syntax.check(&snippet) {
-            Err(fault) => vec![TextFault::of_syntax(kind, fault)],
+            Err(fault) => vec![TextFault::of_syntax(&snippet, fault)],
             Ok(()) => self.names.unknown_in(&snippet, self.syntax),
         };
         if !wrong.is_empty() {

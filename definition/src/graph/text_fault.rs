@@ -1,35 +1,43 @@
-//! Faults within a string of a definition.
+//! Faults and warnings within a string of a definition.
 
 use std::ops::Range;
 
 use super::diagnostics::Diagnostics;
-use super::model::SnippetKind;
+use super::model::{Snippet, SnippetKind};
 use super::syntax::SyntaxFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
+use crate::script::assignment;
 
-/// A fault of a snippet, and its byte range.
+/// Advice for an expression that assigns a value.
+pub(super) const COMPARE: &str = "`=` assigns a value: use `==` to compare";
+
+/// A fault or a warning of a snippet, and its byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextFault {
     pub(super) code: FaultCode,
     pub(super) message: String,
     pub(super) help: Option<String>,
     pub(super) at: Option<Range<usize>>,
-    /// The unknown name.
+    /// The unknown name, or the name whose field is unknown.
     pub(super) name: Option<String>,
+    /// True if the snippet is valid.
+    pub(super) is_warning: bool,
 }
 
 impl TextFault {
-    pub(super) fn of_syntax(kind: SnippetKind, fault: SyntaxFault) -> Self {
+    pub(super) fn of_syntax(text: &Snippet, fault: SyntaxFault) -> Self {
+        let assigns = text.kind == SnippetKind::Expression && assignment(&text.source).is_some();
         Self {
-            code: match kind {
+            code: match text.kind {
                 SnippetKind::Expression | SnippetKind::Code | SnippetKind::Workflow => FaultCode::InvalidExpression,
                 SnippetKind::Template => FaultCode::InvalidTemplate,
             },
             message: fault.message,
-            help: None,
+            help: assigns.then(|| COMPARE.to_owned()),
             at: fault.at,
             name: None,
+            is_warning: false,
         }
     }
 
@@ -40,9 +48,14 @@ impl TextFault {
             Some(at) => report.origin.fault_within(self.code, pointer, at, message),
             None => report.origin.fault(self.code, pointer, message),
         };
-        report.faults.push(match &self.help {
+        let fault = match &self.help {
             Some(help) => fault.with_help(help.as_str()),
             None => fault,
-        });
+        };
+        if self.is_warning {
+            report.warnings.push(fault);
+        } else {
+            report.faults.push(fault);
+        }
     }
 }

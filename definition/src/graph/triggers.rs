@@ -11,7 +11,7 @@ use crate::definition::json::Step;
 use crate::definition::{
     ExecuteTriggeredSubgraph, FaultCode, HistorySelection, ScheduleDefinition, TriggerAction, TriggerDefinition,
 };
-use crate::event_type::EventType;
+use crate::event_type::{EVENT_FIELDS, EventType};
 use crate::times::{Times, TimesFault};
 
 /// Checks one trigger. `seen` contains the ids of the triggers with this owner.
@@ -23,8 +23,10 @@ pub(super) fn check_trigger<'t>(
     context: &CompileContext<'_>,
     report: &mut Diagnostics<'_>,
 ) {
+    let own = trigger.watches().flat_map(|event| event.fields());
+    let fields: Vec<&str> = own.chain(&EVENT_FIELDS).copied().collect();
     // a separate table, because the workflow's table is for its nodes
-    let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger());
+    let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger(&fields));
     if !seen.insert(&trigger.id) {
         let message = format!("another trigger has the id `{}`", trigger.id);
         report.fault(FaultCode::DuplicateTriggerId, &child(pointer, "id"), message);

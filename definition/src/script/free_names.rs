@@ -34,14 +34,26 @@ pub struct Member {
 
 impl Member {
     /// Returns the member directly after `from`, if the source names it: `.x`, `?.x`, `["x"]`, `['x']`.
-    fn after(source: &str, from: usize) -> Option<Self> {
+    pub(crate) fn after(source: &str, from: usize) -> Option<Self> {
         let at = member_range(source, from)?;
-        let field = member_range(source, member_end(source, &at)).filter(|field| {
-            let rest = &source[member_end(source, field)..];
-            !rest.trim_start().starts_with('(') && !rest.starts_with("?.(")
-        });
+        let field = field_of(source, &at);
         Some(Self { at, field })
     }
+
+    /// Returns the byte range of the member's name, unless the member is called as a function.
+    pub(crate) fn read(&self, source: &str) -> Option<&Range<usize>> {
+        (!is_called(source, &self.at)).then_some(&self.at)
+    }
+}
+
+/// Returns the byte range of the name of a member's own member, unless that is called as a function.
+pub(crate) fn field_of(source: &str, member: &Range<usize>) -> Option<Range<usize>> {
+    member_range(source, member_end(source, member)).filter(|field| !is_called(source, field))
+}
+
+fn is_called(source: &str, member: &Range<usize>) -> bool {
+    let rest = &source[member_end(source, member)..];
+    rest.trim_start().starts_with('(') || rest.starts_with("?.(")
 }
 
 fn member_range(source: &str, from: usize) -> Option<Range<usize>> {
@@ -125,7 +137,7 @@ pub fn free_names(source: &str) -> Vec<FreeName> {
 }
 
 /// Returns the index of the matching bracket of each bracket.
-fn partners(tokens: &[Token]) -> Option<Vec<Option<usize>>> {
+pub(super) fn partners(tokens: &[Token]) -> Option<Vec<Option<usize>>> {
     let mut partners = vec![None; tokens.len()];
     let mut open = Vec::new();
     for (at, token) in tokens.iter().enumerate() {

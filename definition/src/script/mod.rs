@@ -17,6 +17,7 @@
 
 mod absent;
 mod agent_options;
+mod assignment;
 mod free_names;
 mod meta;
 mod names;
@@ -31,6 +32,8 @@ pub use crate::error::ScriptFault;
 pub use crate::value::{MAX_LEVELS, MAX_TEXT};
 pub use absent::instead_of;
 pub use agent_options::{AGENT_OPTIONS, unknown_agent_option};
+pub use assignment::assignment;
+pub(crate) use free_names::field_of;
 pub use free_names::{FreeName, Member, free_names};
 pub use meta::{HOST_NAMES, MetaFault, read_meta, script_body};
 pub use names::{JS_GLOBALS, Names, Used, is_reserved};

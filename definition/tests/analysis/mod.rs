@@ -2,6 +2,7 @@
 
 mod fixtures;
 mod loops;
+mod mistakes;
 mod shipped;
 mod trigger_cycles;
 mod work;

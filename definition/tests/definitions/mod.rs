@@ -1,5 +1,6 @@
 //! Tests of the way from text to compiled graph, through the public API.
 
+mod event_fields;
 mod fixtures;
 mod fork_join;
 mod graph_rules;

@@ -1,0 +1,113 @@
+//! Triggers that assign another variable than the one that the workflow declares: `MISSING_FIELD` as a warning for a `scope` that
+//! hides a global variable, `UNKNOWN_NAME` as a warning for a misspelt name.
+
+use std::collections::BTreeMap;
+
+use super::{Analysis, PlacedTrigger, WorkflowSet};
+use crate::definition::{FaultCode, TriggerAction, VariableDefinition, VariableScope, nearest};
+
+/// Minimum length of a name that counts as misspelt.
+const SHORTEST_NAME: usize = 4;
+
+/// Reports each such SET_VARIABLE.
+pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
+    let places = set.places();
+    let mut words: Option<BTreeMap<String, usize>> = None;
+    for placed in set.every_trigger() {
+        found.work += 1;
+        let TriggerAction::SetVariable {
+            variable_name: name,
+            scope,
+            ..
+        } = &placed.trigger.action
+        else {
+            continue;
+        };
+        let watched = placed
+            .flow
+            .or_else(|| places.get(placed.trigger.workflow_id.as_deref()?).copied());
+        let Some(flow) = watched.map(|place| &set.flows[place]) else {
+            continue;
+        };
+        let variables = &flow.definition.variables;
+        match variables.iter().find(|variable| variable.name == *name) {
+            Some(variable) if *scope == VariableScope::Thread && !states_scope(&placed) => {
+                hidden(&placed, variable, found);
+            }
+            Some(_) => {}
+            None => {
+                let occurrences = |name: &str| {
+                    let words = words.get_or_insert_with(|| words_of(set));
+                    words.get(name).copied().unwrap_or_default()
+                };
+                misspelt(&placed, name, variables, occurrences, found);
+            }
+        }
+    }
+}
+
+/// True if the file states the scope. The definition does not distinguish the default from the word `thread`.
+fn states_scope(placed: &PlacedTrigger<'_>) -> bool {
+    let pointer = placed.pointer(["action", "parameters", "scope"]);
+    let fault = placed.origin.fault(FaultCode::MissingField, &pointer, "");
+    fault.pointer.ends_with("/scope")
+}
+
+fn hidden(placed: &PlacedTrigger<'_>, variable: &VariableDefinition, found: &mut Analysis) {
+    let (name, word) = (
+        &variable.name,
+        match variable.scope {
+            VariableScope::Thread => return,
+            VariableScope::Global => "global",
+            VariableScope::Session => "session",
+        },
+    );
+    let message = format!(
+        "`scope` is missing: the action assigns a variable of the thread, which hides the {word} variable `{name}`"
+    );
+    let pointer = placed.pointer(["action", "parameters"]);
+    let fault = placed.origin.fault(FaultCode::MissingField, &pointer, message);
+    found
+        .warnings
+        .push(fault.with_help(format!("add `\"scope\": \"{word}\"`")));
+}
+
+/// Reports a name that occurs nowhere else and is similar to a declared one.
+fn misspelt(
+    placed: &PlacedTrigger<'_>,
+    name: &str,
+    variables: &[VariableDefinition],
+    mut occurrences: impl FnMut(&str) -> usize,
+    found: &mut Analysis,
+) {
+    // Any two short names are similar.
+    let known = variables.iter().map(|variable| variable.name.as_str());
+    let Some(near) = nearest(name, known).filter(|_| name.len() >= SHORTEST_NAME) else {
+        return;
+    };
+    if occurrences(name) > 1 {
+        return;
+    }
+    let message = format!("nothing reads the variable `{name}`, which the workflow does not declare");
+    let pointer = placed.pointer(["action", "parameters", "variableName"]);
+    let fault = placed.origin.fault(FaultCode::UnknownName, &pointer, message);
+    found.warnings.push(fault.with_help(format!("did you mean `{near}`?")));
+}
+
+/// Returns the number of occurrences of each word in the definitions.
+fn words_of(set: &WorkflowSet<'_>) -> BTreeMap<String, usize> {
+    let in_flows = set.flows.iter().map(|flow| serde_json::to_string(flow.definition));
+    let in_triggers = set.triggers.iter().map(|trigger| serde_json::to_string(&trigger.value));
+    let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '$');
+    let mut words = BTreeMap::new();
+    for text in in_flows.chain(in_triggers).flatten() {
+        // An escape such as `\n` ends with a letter, which is no part of the next word.
+        let text = ["\\n", "\\r", "\\t"]
+            .iter()
+            .fold(text, |text, escape| text.replace(escape, " "));
+        for word in text.split(|sign: char| !is_part(sign)) {
+            *words.entry(word.to_owned()).or_default() += 1;
+        }
+    }
+    words
+}

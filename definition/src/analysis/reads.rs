@@ -1,0 +1,154 @@
+//! Names and members that the snippets of a node read, as far as they are found without a parser.
+
+use crate::graph::{Graph, Node, NodeKind, Snippet, SnippetIx, SnippetKind, ValueSpec};
+use crate::script::{Path, Step, free_names};
+
+/// A name that a snippet reads.
+#[derive(Debug, PartialEq)]
+pub(super) struct Read {
+    pub(super) name: String,
+    /// The member that is read of the name.
+    pub(super) member: Option<String>,
+}
+
+impl Read {
+    /// True if the name is the output of the previous node.
+    pub(super) fn is_output(&self) -> bool {
+        matches!(&*self.name, "output" | "result")
+    }
+}
+
+/// Returns the snippets of a node in which `output` is the output of the previous node, with their keys in its config.
+pub(super) fn snippets_of(node: &Node) -> Vec<(&'static str, SnippetIx)> {
+    let value = |key, value: &ValueSpec| match value {
+        ValueSpec::Expression(text) | ValueSpec::Template(text) => Some((key, *text)),
+        ValueSpec::Literal(_) | ValueSpec::List(_) | ValueSpec::Object(_) => None,
+    };
+    match &node.kind {
+        NodeKind::End { output } => output.iter().map(|text| ("output", *text)).collect(),
+        NodeKind::Variable { expression, .. } => vec![("expression", *expression)],
+        NodeKind::Llm(llm) => {
+            let texts = [("prompt", llm.prompt), ("system", llm.system)].into_iter();
+            texts.filter_map(|(key, text)| Some((key, text?))).collect()
+        }
+        NodeKind::Script { code, input } => {
+            let input = input.as_ref().and_then(|input| value("input", input));
+            [("code", *code)].into_iter().chain(input).collect()
+        }
+        NodeKind::Route { routes, .. } => routes.iter().map(|(condition, _)| ("routes", *condition)).collect(),
+        NodeKind::Subgraph { input, .. } | NodeKind::Function { input, .. } => {
+            input.iter().filter_map(|input| value("input", input)).collect()
+        }
+        NodeKind::Map(map) => value("items", &map.items).into_iter().collect(),
+        NodeKind::Tool { arguments, .. } => value("arguments", arguments).into_iter().collect(),
+        NodeKind::UserInteraction(question) => vec![("question", question.question)],
+        NodeKind::Orchestration(script) => script.input.iter().filter_map(|input| value("input", input)).collect(),
+        NodeKind::Start
+        | NodeKind::StartFromTrigger
+        | NodeKind::Fork(_)
+        | NodeKind::Join(_)
+        | NodeKind::Context(_)
+        | NodeKind::WaitTime(_)
+        | NodeKind::WaitEvent { .. }
+        | NodeKind::LoopStart(_)
+        | NodeKind::LoopEnd { .. }
+        | NodeKind::ContinueFromTrigger(_) => Vec::new(),
+    }
+}
+
+/// Returns what the snippet at `ix` reads.
+pub(super) fn reads(graph: &Graph, ix: SnippetIx) -> Vec<Read> {
+    reads_of(graph.snippet(ix))
+}
+
+/// Returns what a snippet reads. Called members are excluded, and in templates the members in blocks and of helpers, which may be
+/// absent.
+pub(super) fn reads_of(snippet: &Snippet) -> Vec<Read> {
+    let source = &*snippet.source;
+    let mut found = in_tags(source);
+    match snippet.kind {
+        SnippetKind::Template => {}
+        SnippetKind::Expression | SnippetKind::Code => {
+            for free in free_names(source) {
+                let members = free.members.iter().filter_map(|member| member.read(source));
+                found.extend(members.map(|at| Read {
+                    name: free.name.clone(),
+                    member: Some(source[at.clone()].to_owned()),
+                }));
+                let name = free.name;
+                found.push(Read { name, member: None });
+            }
+        }
+        // A script has its own input only.
+        SnippetKind::Workflow => found.clear(),
+    }
+    found
+}
+
+/// Returns what the tags `{{path}}` of a text read.
+fn in_tags(text: &str) -> Vec<Read> {
+    let mut depth = 0_usize;
+    let mut found = Vec::new();
+    let tags = text.split("{{").skip(1);
+    for inside in tags.filter_map(|rest| rest.split_once("}}").map(|(inside, _)| inside.trim())) {
+        match inside.chars().next() {
+            Some('#' | '^') => depth += 1,
+            Some('/') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let is_plain = depth == 0 && !inside.contains(char::is_whitespace);
+        for path in inside.split_whitespace().filter_map(Path::of_template) {
+            let member = match path.steps().first() {
+                Some(Step::Key(key)) if is_plain || &**path.root() == "nodes" => Some(key.to_string()),
+                Some(Step::Key(_) | Step::Index(_)) | None => None,
+            };
+            found.push(Read {
+                name: path.root().to_string(),
+                member,
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn names_and_members_are_found_in_each_kind_of_snippet() {
+        for (kind, source, expected) in [
+            (
+                SnippetKind::Expression,
+                "output.a + b",
+                &["output.a", "output", "b"][..],
+            ),
+            (
+                SnippetKind::Expression,
+                "output.trim() == '{{input.x}}'",
+                &["input.x", "output"],
+            ),
+            (SnippetKind::Code, "const a = nodes.b; return a", &["nodes.b", "nodes"]),
+            (SnippetKind::Template, "The sum is {{ output.a }}", &["output.a"]),
+            (
+                SnippetKind::Template,
+                "{{#if output.a}}{{output.b}}{{/if}}{{json nodes.c}}",
+                &["output", "output", "json", "nodes.c"],
+            ),
+            (SnippetKind::Workflow, "return output.a", &[]),
+        ] {
+            let source: Arc<str> = source.into();
+            let found = reads_of(&Snippet { kind, source });
+            let found: Vec<String> = found
+                .into_iter()
+                .map(|read| {
+                    read.member
+                        .map_or(read.name.clone(), |member| format!("{}.{member}", read.name))
+                })
+                .collect();
+            assert_eq!(found, expected);
+        }
+    }
+}
