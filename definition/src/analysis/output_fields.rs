@@ -10,7 +10,7 @@ use crate::definition::json::Step;
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Graph, NodeIx, NodeKind, SnippetIx, unknown_field};
 
-/// Maximum number of ROUTEs and the like between a node and the one whose output it reads.
+/// Maximum number of nodes that pass an output on, such as ROUTE, between a node and the one whose output it reads.
 const MAX_PASSED: usize = 4;
 
 /// Reports each such field in the conditions of a node's edges, and in the nodes that follow one node only.

@@ -56,13 +56,13 @@ pub(super) fn snippets_of(node: &Node) -> Vec<(&'static str, SnippetIx)> {
     }
 }
 
-/// Returns what the snippet at `ix` reads.
+/// Returns the names that the snippet at `ix` reads.
 pub(super) fn reads(graph: &Graph, ix: SnippetIx) -> Vec<Read> {
     reads_of(graph.snippet(ix))
 }
 
-/// Returns what a snippet reads. Called members are excluded, and in templates the members in blocks and of helpers, which may be
-/// absent.
+/// Returns the names that a snippet reads. Members that are called are omitted, and so are members in the blocks and helpers of a
+/// template, which may be absent.
 pub(super) fn reads_of(snippet: &Snippet) -> Vec<Read> {
     let source = &*snippet.source;
     let mut found = in_tags(source);
@@ -79,13 +79,13 @@ pub(super) fn reads_of(snippet: &Snippet) -> Vec<Read> {
                 found.push(Read { name, member: None });
             }
         }
-        // A script has its own input only.
+        // The nodes and variables of the workflow are not in the scope of a SCRIPT.
         SnippetKind::Workflow => found.clear(),
     }
     found
 }
 
-/// Returns what the tags `{{path}}` of a text read.
+/// Returns the names that the tags `{{path}}` of a text read.
 fn in_tags(text: &str) -> Vec<Read> {
     let mut depth = 0_usize;
     let mut found = Vec::new();
