@@ -273,13 +273,14 @@ fn events_that_nobody_reads_use_limited_memory_and_the_dropped_ones_are_counted(
     }
     let bytes: u64 = read_streams.iter().map(|(bytes, ..)| bytes).sum();
     assert!(bytes <= (256 + 2 * 8) * MIB, "{bytes} bytes in all streams");
-    // All memory has been released: a subscriber that reads receives everything.
+    // All memory has been released: a subscriber receives at least the events that fit into the limit of its stream, even if it reads
+    // none until the run has ended. These are 63, because an event is larger than its text of 1 MiB.
     let mut run = engine.run("texts").input(json!("x".repeat(1 << 20)));
     let stream = run.events(&[], 1_000_000);
     let reader = std::thread::spawn(move || read(stream));
     let run = run.start().expect("starts");
     run.wait_all_ended_blocking();
     let (bytes, received, missed) = reader.join().expect("ends");
-    assert!(bytes >= 64 * MIB, "{bytes} bytes");
+    assert!(bytes >= 63 * MIB, "{bytes} bytes");
     assert_eq!(received + missed, events);
 }
