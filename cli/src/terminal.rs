@@ -71,7 +71,7 @@ impl Color {
 }
 
 /// Formats a count with its noun, such as `2 errors`.
-pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, word: &str) -> String {
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, word: &str) -> String {
     let plural = if count == 1.into() { "" } else { "s" };
     format!("{count} {word}{plural}")
 }
