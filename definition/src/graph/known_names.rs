@@ -326,13 +326,14 @@ fn unknown_event_field(source: &str, member: &Member, known: &[&str]) -> Option<
     if known.contains(&field) {
         return None;
     }
-    let help = match nearest(field, known.iter().copied()) {
-        Some(near) => format!("did you mean `event.{near}`?"),
-        None => {
+    let near = nearest(field, known.iter().copied());
+    let help = near.map_or_else(
+        || {
             let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
             format!("its fields are {}", listed.join(", "))
-        }
-    };
+        },
+        |near| format!("did you mean `event.{near}`?"),
+    );
     Some(TextFault {
         code: FaultCode::UnknownName,
         message: format!("the event of this trigger has no field `{field}`"),
