@@ -61,7 +61,10 @@ pub enum ConfigError {
 
 /// Returns each fault after a line break and two spaces.
 pub(crate) fn indented(faults: &[impl Display]) -> String {
-    faults.iter().map(|fault| format!("\n  {fault}")).collect()
+    faults
+        .iter()
+        .flat_map(|fault| ["\n  ".to_owned(), fault.to_string()])
+        .collect()
 }
 
 impl ConfigText {

@@ -112,7 +112,9 @@ pub enum ExploreError {
         order: Vec<String>,
     },
     /// With [`Explorer::offline_only`], a run called something outside of it that is not offline.
-    #[error("the run calls {called}, which is not offline: use a profile of the provider `scripted`, `echo` or `extractive`")]
+    #[error(
+        "the run calls {called}, which is not offline: use a profile of the provider `scripted`, `echo` or `extractive`"
+    )]
     NotOffline {
         /// The model or function with its name.
         called: String,

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pirn::Engine;
-use pirn::store::{
-    Commit, Content, NewRun, Pending, Removed, RunStatus, SqliteStore, Store, forward_to_store,
-};
+use pirn::store::{Commit, Content, NewRun, Pending, Removed, RunStatus, SqliteStore, Store, forward_to_store};
 use pirn_service::Options;
 use serde_json::{Value, json};
 
@@ -299,7 +297,10 @@ async fn a_run_that_a_trigger_of_an_unfinished_run_started_stays() {
     let removing = tokio::spawn(async move { service.remove_ended(Duration::from_millis(1)).await });
     let ids = || async {
         let runs = listed(&world).await;
-        let mut ids: Vec<String> = runs.iter().map(|run| run["runId"].as_str().expect("an id").to_owned()).collect();
+        let mut ids: Vec<String> = runs
+            .iter()
+            .map(|run| run["runId"].as_str().expect("an id").to_owned())
+            .collect();
         ids.sort_unstable();
         ids
     };

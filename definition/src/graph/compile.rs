@@ -466,7 +466,8 @@ fn check_schedule_names(
         // `check_trigger` reports equal ids of one owner.
         if *taken.entry(name.clone()).or_insert(workflow) != workflow {
             let mut report = Diagnostics::new(origin);
-            let message = format!("another schedule is stored as `{name}`: one of a workflow has the name WORKFLOW.TRIGGER");
+            let message =
+                format!("another schedule is stored as `{name}`: one of a workflow has the name WORKFLOW.TRIGGER");
             report.fault(FaultCode::DuplicateTriggerId, &pointer, message);
             out.faults.extend(report.faults);
         }

@@ -23,7 +23,7 @@ pub(super) fn check_trigger<'t>(
     context: &CompileContext<'_>,
     report: &mut Diagnostics<'_>,
 ) {
-    let own = trigger.watches().flat_map(|event| event.fields());
+    let own = trigger.watches().flat_map(EventType::fields);
     let fields: Vec<&str> = own.chain(&EVENT_FIELDS).copied().collect();
     // a separate table, because the workflow's table is for its nodes
     let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger(&fields));

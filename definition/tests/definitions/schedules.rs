@@ -117,7 +117,10 @@ fn schedules_with_one_stored_name_are_refused() {
     let taken = |pointer: &str| (FaultCode::DuplicateTriggerId, pointer.to_owned());
     assert_eq!(faults_of(&[("w", "t")], &["t", "w", "w.u"]), []);
     assert_eq!(faults_of(&[("w", "t")], &["w.t"]), [taken("/triggers/0/id")]);
-    assert_eq!(faults_of(&[("w", "x.t"), ("w.x", "t")], &["w"]), [taken("/workflows/1/triggers/0/id")]);
+    assert_eq!(
+        faults_of(&[("w", "x.t"), ("w.x", "t")], &["w"]),
+        [taken("/workflows/1/triggers/0/id")]
+    );
     // Equal ids of one owner are one fault and not two.
     assert_eq!(faults_of(&[("w", "t")], &["a.b", "a.b"]), [taken("/triggers/1/id")]);
 }

@@ -91,7 +91,7 @@ pub enum ResumeError {
     /// A fork is to assign a variable that its workflows do not declare.
     #[error(
         "the workflows of run {run_id} have no variable {name}{}",
-        near.iter().map(|near| format!("; did you mean {near}?")).collect::<String>()
+        near.as_ref().map_or_else(String::new, |near| format!("; did you mean {near}?"))
     )]
     NoSuchVariable {
         /// The run.
@@ -177,7 +177,10 @@ impl ResumeError {
 
 /// Writes a line for each fault, after a line break.
 fn below(faults: &[Fault]) -> String {
-    faults.iter().map(|fault| format!("\n{fault}")).collect()
+    faults
+        .iter()
+        .flat_map(|fault| ["\n".to_owned(), fault.to_string()])
+        .collect()
 }
 
 /// Converts an error of the store to the error of a run.

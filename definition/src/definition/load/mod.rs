@@ -262,7 +262,9 @@ impl Loader {
             Some(part) => {
                 let message = format!("nested more than {MAX_DEFINITION_DEPTH} levels deep inside of one definition");
                 let fault = self.source.fault_in(FaultCode::LimitExceeded, part, message);
-                self.out.faults.push(fault.with_help("read such data from an input, a file or a tool instead"));
+                self.out
+                    .faults
+                    .push(fault.with_help("read such data from an input, a file or a tool instead"));
             }
         }
     }
