@@ -16,7 +16,7 @@ use crate::world::{World, answer, tenants};
 const TENANTS: [&str; 2] = ["acme", "zeta"];
 
 /// Number of requests of the random test, unless the environment variable `PIRN_TENANCY_REQUESTS` states another one.
-const REQUESTS: usize = 4_000;
+const REQUESTS: usize = 10_000;
 
 /// Requests that are sent at once.
 const CONCURRENT: usize = 24;
