@@ -310,7 +310,8 @@ describe("the page", { skip, concurrency: false }, () => {
       assert.equal(await page.locator("#injected").count(), 0, "texts of models are texts");
       await page.click("text=Back to the orders");
       await page.waitForSelector("[role=option][aria-selected=true]:has-text('c/wait-c wait')");
-      assert.equal(await page.evaluate(() => document.activeElement.getAttribute("role")), "listbox");
+      // The focus moves after the page has been painted.
+      await page.waitForFunction(() => document.activeElement.getAttribute("role") === "listbox");
       assert.deepEqual((await race.get("/runs")).runs, []);
       await close(page);
     });

@@ -107,8 +107,10 @@ function Tree({ found }: { found: Explored }) {
   const [problem, setProblem] = useState<unknown>();
   const [isOpening, setOpening] = useState(false);
   const box = useRef<HTMLDivElement>(null);
-  // The list has the focus again when the page returns from an order.
-  useEffect(() => void (selected.peek() >= 0 && box.current?.querySelector<HTMLElement>("[role=listbox]")?.focus()), []);
+  // The list has the focus again when the page returns from an order: one frame later, because a change of the view moves the focus to it.
+  useEffect(() => {
+    if (selected.peek() >= 0) requestAnimationFrame(() => box.current?.querySelector<HTMLElement>("[role=listbox]")?.focus());
+  }, []);
   const open = async (end: { replay: string } | undefined) => {
     if (!end || isOpening) return;
     setProblem(undefined);
