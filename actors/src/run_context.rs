@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use pirn_core::run::{Effect, EventInterest, JournaledInput, Message, RunMachine, RunStart, Setting, Settings};
-use pirn_core::thread::FiringId;
+use pirn_core::thread::{FiringId, started_run_id};
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -275,8 +275,7 @@ impl RunContext {
 
     /// Returns the id of the run that a firing of this run starts.
     pub(crate) fn id_of(&self, firing: FiringId) -> Arc<str> {
-        // Derived from the firing, so that a start repeated in another process has an equal id.
-        format!("{}-f{firing}", self.run_id).into()
+        started_run_id(&self.run_id, firing).into()
     }
 
     /// Adds the configuration used since the last input to that input's record.

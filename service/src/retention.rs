@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::runs::now;
 use crate::state::Service;
-use pirn::store::{Run, RunFilter, RunStatus, Store, StoreError, has_live_starter};
+use pirn::store::{Run, RunFilter, RunStatus, Store, StoreError, removable};
 
 /// Number of runs that one query reads.
 const PAGE: usize = 500;
@@ -110,12 +110,7 @@ impl Service {
     }
 
     async fn remove(&self, store: &dyn Store, runs: &[Run]) -> Result<u64, StoreError> {
-        let mut ids = Vec::with_capacity(runs.len());
-        for run in runs {
-            if !has_live_starter(store, run).await? {
-                ids.push(run.id.clone());
-            }
-        }
+        let ids = removable(store, runs).await?;
         let removed = store.remove(ids.clone(), false).await?.runs;
         self.forget_removed(&ids);
         Ok(removed)

@@ -2,16 +2,16 @@
 
 use crate::{Run, Store, StoreError};
 
-/// Returns the id of the run whose trigger may have started the run `id`: RUN if the id is RUN-fNUMBER. Users may choose ids of that
-/// form.
+/// Returns `R` for an id of the form `R-fNUMBER`, which is the id of a run that a trigger of the run `R` started. A user may have chosen an
+/// id of that form for another run.
 pub fn starter_of(id: &str) -> Option<&str> {
     let (run, firing) = id.rsplit_once("-f")?;
     let is_firing = !firing.is_empty() && firing.bytes().all(|byte| byte.is_ascii_digit());
     is_firing.then_some(run)
 }
 
-/// Returns true if the run that may have started this one has not ended. Such a run must stay in the store: a starter that is resumed
-/// starts the runs of its triggers that it does not find again.
+/// Returns true if `run` must stay in the store because the run that may have started it has not ended: when that run is resumed, it
+/// starts each run of its triggers that is not in the store.
 ///
 /// # Cancel safety
 /// Cancel safe: the call only reads.
@@ -23,4 +23,21 @@ pub async fn has_live_starter(store: &dyn Store, run: &Run) -> Result<bool, Stor
         return Ok(false);
     };
     Ok(store.run(starter).await?.is_some_and(|run| !run.status.is_final()))
+}
+
+/// Returns the ids of the runs that can be removed: those without a [live starter](has_live_starter).
+///
+/// # Cancel safety
+/// Cancel safe: the call only reads.
+///
+/// # Errors
+/// Fails if the store fails.
+pub async fn removable(store: &dyn Store, runs: &[Run]) -> Result<Vec<String>, StoreError> {
+    let mut ids = Vec::with_capacity(runs.len());
+    for run in runs {
+        if !has_live_starter(store, run).await? {
+            ids.push(run.id.clone());
+        }
+    }
+    Ok(ids)
 }

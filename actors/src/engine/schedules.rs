@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
 use pirn_core::run::{Control, scheduled};
 use pirn_definition::Millis;
-use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition};
+use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition, schedule_name};
 use pirn_definition::times::Times;
 use pirn_events::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
 use pirn_events::trigger::{Owner, TriggerExists, TriggerState};
@@ -199,10 +199,11 @@ impl EngineShared {
 
 /// Returns the name of a schedule in the store and in its run ids.
 fn stored_name(owner: &Owner, id: &str) -> String {
-    match owner {
-        Owner::Workflow(workflow) => format!("{workflow}.{id}"),
-        Owner::Engine => id.to_owned(),
-    }
+    let workflow = match owner {
+        Owner::Workflow(workflow) => Some(&**workflow),
+        Owner::Engine => None,
+    };
+    schedule_name(workflow, id)
 }
 
 /// Returns the schedule of a SCHEDULE trigger, with its times.

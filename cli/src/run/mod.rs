@@ -28,6 +28,7 @@ use pirn::faults::load_faults;
 use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, Interaction, RunBuilder, RunError, RunReport, ThreadStatus};
+use pirn_actors::engine::check_name;
 use pirn_definition::definition::{BuiltInTool, FaultCode, ToolEntry, nearest, workflow_of_tool};
 use pirn_definition::graph::NodeKind;
 use serde_json::{Value, json};
@@ -58,9 +59,6 @@ pub(crate) use run_id::check_run_id;
 
 /// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;
-
-/// Maximum length of the id of a session, as the engine checks it.
-const MAX_SESSION_ID: usize = 512;
 
 /// Time limit for a cancelled run to end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -186,12 +184,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("USAGE", "--session needs --store"));
     }
     if let Some(session) = &args.session
-        && !(1..=MAX_SESSION_ID).contains(&session.len())
+        && let Err(wrong) = check_name("session", session)
     {
-        let message = format!(
-            "--session {}: the id of a session has 1 to {MAX_SESSION_ID} bytes",
-            shell_quoted(session)
-        );
+        let message = format!("--session {}: {wrong}", shell_quoted(session));
         return Err(
             Failure::usage("USAGE", message).with_help("name the session, such as --session ada, or omit the option")
         );

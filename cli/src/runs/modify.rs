@@ -10,7 +10,7 @@ use futures::executor::block_on;
 use futures::future::try_join_all;
 use pirn::check::SourceFile;
 use pirn::store::export::{ExportError, export, import};
-use pirn::store::{RunFilter, has_live_starter};
+use pirn::store::{RunFilter, removable};
 use pirn::{CommandOutcome, Engine, Migration, ResumeError, When};
 use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
@@ -481,12 +481,8 @@ impl Prune {
             .filter(|run| run.status.is_final() && run.updated_at <= before)
             .collect();
         ended.sort_by_key(|run| std::cmp::Reverse(run.updated_at));
-        let mut ids = Vec::new();
-        for run in ended.into_iter().skip(self.keep) {
-            if !block_on(has_live_starter(&*store, &run)).map_err(|error| refused(&error))? {
-                ids.push(run.id);
-            }
-        }
+        let old = ended.get(self.keep..).unwrap_or_default();
+        let ids = block_on(removable(&*store, old)).map_err(|error| refused(&error))?;
         let configs: Vec<String> = ids.iter().flat_map(|id| [config_key(id), beside_key(id)]).collect();
         let removed = block_on(store.remove(ids, self.dry_run)).map_err(|error| refused(&error))?;
         if !self.dry_run {

@@ -23,7 +23,7 @@ pub use data::effect::{
     AnsweredRequest, Callee, CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect,
     EffectId, Environment, Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, OfferedTools,
     Outcome, PendingReduction, PersonsAnswer, RequestWithEvents, ScriptLogs, SummaryRequest, ThreadEnd, TimerPurpose,
-    ToolChoice, ToolResult, TriggeredResult, When, WrittenSummary,
+    ToolChoice, ToolResult, TriggeredResult, When, WrittenSummary, started_run_id,
 };
 pub use data::id::ThreadId;
 pub use data::question::{ClientCall, ConsentAnswer, Interaction, InvalidAnswer, ToolConsent};

@@ -2,7 +2,7 @@
 
 use super::{Analysis, Flow, WorkflowSet};
 use crate::definition::json::Step;
-use crate::definition::{Fault, FaultCode, NodeConfig, Origin};
+use crate::definition::{FaultCode, NodeConfig, Origin};
 use crate::graph::diagnostics::pointer;
 use crate::script::assignment;
 
@@ -44,6 +44,6 @@ fn check(origin: &Origin, condition: Option<&str>, pointer: impl Fn() -> Vec<Ste
         return;
     };
     let message = "the condition assigns a value with `=`, which compares nothing";
-    let fault: Fault = origin.fault_within(FaultCode::InvalidExpression, &pointer(), &at, message);
+    let fault = origin.fault_within(FaultCode::InvalidExpression, &pointer(), &at, message);
     found.warnings.push(fault.with_help("use `==` to compare"));
 }

@@ -57,7 +57,7 @@ pub use nodes::{
 };
 pub use origin::{Located, Origin, ScriptFiles, SkillFolders, SourceFile, Unreadable};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
-pub use schedule::{CatchUp, Overlap, ScheduleDefinition};
+pub use schedule::{CatchUp, Overlap, ScheduleDefinition, schedule_name};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub(crate) use script_workflow::script_workflow;

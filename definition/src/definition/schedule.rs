@@ -80,3 +80,9 @@ pub enum CatchUp {
     /// Every missed time starts a run: one after another, unless runs may overlap.
     All,
 }
+
+/// Returns the name of a schedule in a store and in the ids of its runs: `WORKFLOW.TRIGGER`, or the id of the trigger alone if it belongs to
+/// no workflow.
+pub fn schedule_name(workflow: Option<&str>, trigger: &str) -> String {
+    workflow.map_or_else(|| trigger.to_owned(), |workflow| format!("{workflow}.{trigger}"))
+}

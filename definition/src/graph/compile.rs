@@ -18,7 +18,7 @@ use super::triggers::check_trigger;
 use crate::definition::json::Step;
 use crate::definition::{
     Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, MIN_RESULT_TOKENS, NodeConfig, TriggerDefinition,
-    WorkflowConfig, WorkflowDefinition, bounded,
+    WorkflowConfig, WorkflowDefinition, bounded, schedule_name,
 };
 use crate::event_type::is_kept;
 
@@ -462,7 +462,7 @@ fn check_schedule_names(
         if trigger.schedule.is_none() {
             continue;
         }
-        let name = workflow.map_or_else(|| trigger.id.clone(), |workflow| format!("{workflow}.{}", trigger.id));
+        let name = schedule_name(workflow, &trigger.id);
         // `check_trigger` reports equal ids of one owner.
         if *taken.entry(name.clone()).or_insert(workflow) != workflow {
             let mut report = Diagnostics::new(origin);

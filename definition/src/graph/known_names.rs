@@ -184,7 +184,6 @@ pub(crate) fn unknown_field(config: &NodeConfig, id: &str, field: &str) -> Optio
         return None;
     }
     let near = nearest(field, fields.iter().copied()).map(|near| format!("did you mean `{near}`? "));
-    let listed: Vec<String> = fields.iter().map(|name| format!("`{name}`")).collect();
     let paths = match config {
         NodeConfig::Join(join) if !join.fork_path_ids.is_empty() => {
             format!(
@@ -198,11 +197,7 @@ pub(crate) fn unknown_field(config: &NodeConfig, id: &str, field: &str) -> Optio
         _other => String::new(),
     };
     let message = format!("the output of the {of} `{id}` has no field `{field}`");
-    let help = format!(
-        "{}its fields are {}{paths}",
-        near.unwrap_or_default(),
-        listed.join(", ")
-    );
+    let help = format!("{}its fields are {}{paths}", near.unwrap_or_default(), quoted(&fields));
     Some((message, help))
 }
 
@@ -319,6 +314,11 @@ impl Sources<'_> {
     }
 }
 
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
 /// Returns the warning about a field that the event of a trigger never has.
 fn unknown_event_field(source: &str, member: &Member, known: &[&str]) -> Option<TextFault> {
     let at = member.read(source)?;
@@ -328,10 +328,7 @@ fn unknown_event_field(source: &str, member: &Member, known: &[&str]) -> Option<
     }
     let near = nearest(field, known.iter().copied());
     let help = near.map_or_else(
-        || {
-            let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-            format!("its fields are {}", listed.join(", "))
-        },
+        || format!("its fields are {}", quoted(known)),
         |near| format!("did you mean `event.{near}`?"),
     );
     Some(TextFault {

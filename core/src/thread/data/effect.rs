@@ -30,6 +30,11 @@ pub type EffectId = u64;
 /// Number of a trigger's firing within its run.
 pub type FiringId = u64;
 
+/// Returns the id of the run that a firing of the run `run_id` starts. A start that another process repeats has an equal id.
+pub fn started_run_id(run_id: &str, firing: FiringId) -> String {
+    format!("{run_id}-f{firing}")
+}
+
 /// Profile and parameters of a model call, if expressions of the node compute them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelChoice {

@@ -8,7 +8,7 @@ use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
 use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
-use pirn_core::thread::{FiringId, Interaction};
+use pirn_core::thread::{FiringId, Interaction, started_run_id};
 use pirn_definition::definition::SourceFile;
 use pirn_definition::event_type::EventType;
 use pirn_store::StoreError;
@@ -349,8 +349,7 @@ async fn resume_children(
     // Copied, because the loop removes entries.
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
-        // The id is derived from the parent, so that a repeated start finds the run that exists.
-        let id = format!("{run_id}-f{firing}");
+        let id = started_run_id(&run_id, firing);
         // The child run was never started: the open firing starts it as usual.
         let Some(child) = durable.store.run(&id).await? else {
             continue;
