@@ -18,7 +18,10 @@ export const route = signal<Route>(parse(location.hash));
 /** The part of the route that selects a view, without its query: stable while filters or the cursor change. */
 export const routePath = computed(() => [route.value.view, ...route.value.args].join("/"));
 
-addEventListener("hashchange", () => (route.value = parse(location.hash)));
+/** The address that `route` describes. */
+let known = location.hash;
+
+addEventListener("hashchange", () => (route.value = parse((known = location.hash))));
 
 /** The address of a view, for links: `href(["runs", id, "graph"], {step: 3})`. */
 export function href(path: (string | number)[], query: { [name: string]: string | number | undefined | null } = {}): string {
@@ -32,8 +35,12 @@ export function go(to: string) {
   location.hash = to;
 }
 
-/** Changes parameters of the address without a new entry in the history; `undefined` removes one. */
-export function setQuery(change: { [name: string]: string | number | undefined | null }) {
+/**
+ * Changes parameters of the address without a new entry in the history; `undefined` removes one. Returns false, without a change, if the
+ * address is that of a link whose `hashchange` has not arrived: the parameters belong to the view before it, and would replace the link.
+ */
+export function setQuery(change: { [name: string]: string | number | undefined | null }): boolean {
+  if (location.hash !== known) return false;
   const query = new URLSearchParams(route.value.query);
   for (const [name, value] of Object.entries(change)) {
     if (value === undefined || value === null || value === "") query.delete(name);
@@ -41,7 +48,10 @@ export function setQuery(change: { [name: string]: string | number | undefined |
   }
   const { view, args } = route.value;
   const to = href([view, ...args], Object.fromEntries(query));
-  if (to === location.hash) return;
-  history.replaceState(null, "", to);
-  route.value = { view, args, query };
+  if (to !== known) {
+    history.replaceState(null, "", to);
+    known = location.hash;
+    route.value = { view, args, query };
+  }
+  return true;
 }

@@ -216,6 +216,36 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("asks again for what a busy service has not answered", async () => {
+      const page = await open(service.url, "#/runs");
+      let refused = 0;
+      await page.route(/failing\/(drawings|steps)/, (route) => (refused++ < 4 ? route.fulfill({ status: 503, body: "" }) : route.continue()));
+      await page.goto(`${service.url}#/runs/failing/graph`);
+      await page.waitForSelector("[data-node=unstable]");
+      assert.ok(refused > 4, `${refused} requests`);
+      await close(page);
+    });
+
+    it("follows a link at the moment when the address receives the cursor", async () => {
+      const page = await open(service.url, "#/runs/failing/events");
+      await page.waitForSelector(".cause:has-text('Failed')");
+      for (const pane of ["timeline", "graph", "events", "graph"]) {
+        await page.keyboard.press("ArrowLeft");
+        await page.evaluate((hash) => {
+          // While the page is busy, the link arrives, and the time to write the cursor comes. The browser changes the address at once,
+          // and tells the page about it after the timer.
+          const { port1, port2 } = new MessageChannel();
+          port1.onmessage = () => (location.hash = hash);
+          port2.postMessage(0);
+          const end = performance.now() + 300;
+          while (performance.now() < end);
+        }, `#/runs/failing/${pane}`);
+        await page.waitForSelector(`.tabs [aria-current=page]:text-is("${pane[0].toUpperCase()}${pane.slice(1)}")`);
+        await page.waitForFunction((pane) => location.hash.includes(`/${pane}?step=`), pane);
+      }
+      await close(page);
+    });
+
     it("draws only the rows in view of a fork of 1,000", async () => {
       const page = await open(service.url, "#/runs/wide/events");
       await page.waitForSelector(".cause:has-text('Completed')", { timeout: 30_000 });

@@ -86,7 +86,7 @@ export class OpenRun {
    */
   async refresh() {
     clearTimeout(this.#refreshTimer);
-    this.#refreshTimer = this.#hasNews = undefined;
+    this.#refreshTimer = this.#hasNews = this.#isIncomplete = undefined;
     const start = Date.now();
     const { drawings } = this;
     const isDrawn = drawings.value && this.model.threadList.every((thread) => drawings.value![thread.workflow]);
@@ -95,6 +95,7 @@ export class OpenRun {
     if (!isDrawn) loads.push(this.#load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows));
     await Promise.all(loads);
     this.#pause = Math.max(REFRESH, 4 * (Date.now() - start));
+    if (this.#isIncomplete && !this.#controller.signal.aborted) this.#refreshLater();
   }
 
   async #load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
@@ -103,6 +104,7 @@ export class OpenRun {
       into.value = take(answer);
     } catch (error) {
       if (this.#controller.signal.aborted) return;
+      this.#isIncomplete ||= isTemporary(error);
       // Only the report is necessary; the page shows less without the rest.
       if (rest === "") this.problem.value = toProblem(error);
     }
@@ -114,8 +116,9 @@ export class OpenRun {
       // The end of the run has the number of the last step, whose events it would take.
       this.#stepList = all.filter((step) => step.kind !== "end");
       this.#alignSteps();
-    } catch {
+    } catch (error) {
       // Without a store, a run has no steps; the cursor moves by events.
+      this.#isIncomplete ||= isTemporary(error);
     }
   }
 
@@ -124,8 +127,9 @@ export class OpenRun {
       this.threads.value = await this.#pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
       this.model.setParents(this.threads.value);
       this.#changed();
-    } catch {
+    } catch (error) {
       // The parents that the events name are shown.
+      this.#isIncomplete ||= isTemporary(error);
     }
   }
 
@@ -134,8 +138,9 @@ export class OpenRun {
       this.requests.value = await this.#pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
       this.model.setRequests(this.requests.value);
       this.#changed();
-    } catch {
+    } catch (error) {
       // The strip and the timeline show what the events contain.
+      this.#isIncomplete ||= isTemporary(error);
     }
   }
 
@@ -153,6 +158,8 @@ export class OpenRun {
   #stepList: Step[] | undefined;
   /** Events have arrived since the last refresh. */
   #hasNews: true | undefined;
+  /** The last refresh lacks an answer that the service may give later. */
+  #isIncomplete: boolean | undefined;
   #pause = REFRESH;
 
   #alignSteps() {
@@ -232,9 +239,16 @@ export class OpenRun {
       this.version.value++;
       this.#alignSteps();
     });
-    if (this.#hasNews && !this.ended.value) this.#refreshTimer ??= setTimeout(() => void this.refresh(), this.#pause);
+    if (this.#hasNews && !this.ended.value) this.#refreshLater();
+  }
+
+  #refreshLater() {
+    this.#refreshTimer ??= setTimeout(() => void this.refresh(), this.#pause);
   }
 }
+
+/** The service is busy, or does not answer. */
+const isTemporary = (error: unknown): boolean => error instanceof Problem && [0, 429, 503].includes(error.status);
 
 /** No thread does anything but wait for people, branches and called workflows. */
 function onlyWaits(model: RunModel): boolean {

@@ -39,8 +39,11 @@ function bindCursor(run: OpenRun): () => void {
       step: sequence === undefined ? undefined : cursor.step.value,
       event: sequence === undefined || cursor.step.value !== undefined ? undefined : sequence,
     };
+    const write = () => {
+      if (!setQuery(change)) timer = setTimeout(write, WRITE_AFTER);
+    };
     clearTimeout(timer);
-    if (wanted === null) timer = setTimeout(() => setQuery(change), WRITE_AFTER);
+    if (wanted === null) timer = setTimeout(write, WRITE_AFTER);
   });
   return () => {
     clearTimeout(timer);
