@@ -1,10 +1,13 @@
 //! Triggers fire once for each event, within their limits, however often the process of their run ends.
 
-use pirn::store::MemoryStore;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
 use super::crashes::{crash_and_resume, uninterrupted};
-use super::external_effects::{Known, Outside};
+use super::external_effects::{Known, Outside, RUN};
 use super::failing_store::{Crash, Failing};
 
 fn work(id: &str) -> Value {
@@ -66,6 +69,61 @@ fn triggers_act_as_often_as_in_an_uninterrupted_run() {
                 let outcome = found.reports.last().cloned().unwrap_or_default();
                 let firings = outcome["firings"].as_array().map_or(0, Vec::len);
                 assert!(firings <= 2, "{crash:?}: {outcome}");
+            }
+        }
+    }
+}
+
+/// Users may choose an id of the form of a run that a trigger starts. The trigger fails, also in a later process.
+#[test]
+fn a_resumed_run_does_not_take_over_a_users_run() {
+    let starts = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "mine"}});
+    let mine = json!({"id": "mine", "nodes": [{"id": "start", "type": "START"}, work("w"), {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "w"}, {"from": "w", "to": "end"}]});
+    let bundle = json!({"workflows": [line(&json!([trigger("t", &starts)])), mine]}).to_string();
+    let taken = || {
+        let store = MemoryStore::new();
+        let engine = Outside::default()
+            .engine(&bundle, store.clone())
+            .build()
+            .expect("builds");
+        for firing in 0..=2 {
+            let run = engine.run("mine").run_id(format!("{RUN}-f{firing}"));
+            block_on(run.enqueue()).expect("is stored");
+        }
+        engine.shutdown_blocking(Duration::from_secs(5));
+        store
+    };
+    let failures = |known: &Known| {
+        let is_failure = |event: &&Value| {
+            event["type"] == "TRIGGERED_SUBGRAPH_FAILED" && event["error"].to_string().contains("RUN_ID_TAKEN")
+        };
+        known.events.values().filter(is_failure).count()
+    };
+    let commits = {
+        let (whole, store) = (Outside::default(), Failing::new(taken(), Crash::Never));
+        assert!(whole.play(&bundle, &store));
+        store.commits()
+    };
+    for at in 0..commits {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            let store = taken();
+            let first = Outside::default();
+            first.play(&bundle, &Failing::new(store.clone(), crash));
+            let second = Outside::of(first.known().clone());
+            assert!(
+                second.play(&bundle, &Failing::new(store.clone(), Crash::Never)),
+                "{crash:?}"
+            );
+            let found = second.known().clone();
+            // The failure of a start that arrives after the run has settled is not recorded.
+            assert!(failures(&found) <= 2, "{crash:?}: {:?}", found.events);
+            for firing in 0..=2 {
+                let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
+                assert!(
+                    run.is_some_and(|run| !run.status.is_final()),
+                    "{crash:?}: the run is unchanged"
+                );
             }
         }
     }

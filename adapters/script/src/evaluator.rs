@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pirn_definition::error::RunErrorCode;
-use pirn_definition::graph::{Evaluator, Graph, SnippetIx, Unevaluated, name_advice};
+use pirn_definition::graph::{Evaluator, Graph, SnippetIx, SnippetKind, Unevaluated, name_advice};
 use pirn_definition::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
@@ -197,17 +197,19 @@ fn advised_later(fault: Unevaluated, graph: &Graph) -> Unevaluated {
 }
 
 fn advised(mut fault: ScriptFault, graph: &Graph) -> ScriptFault {
-    if let Some(meant) = advice(fault.code, fault.details.as_ref(), graph) {
+    let details = fault.details.as_ref();
+    if let Some(meant) = advice(fault.code, details, graph, SnippetKind::Expression) {
         fault.message = format!("{}: {meant}", fault.message);
     }
     fault
 }
 
 /// Returns a suggestion for an unknown name.
-pub(super) fn advice(code: RunErrorCode, details: Option<&Value>, graph: &Graph) -> Option<String> {
+pub(super) fn advice(code: RunErrorCode, details: Option<&Value>, graph: &Graph, kind: SnippetKind) -> Option<String> {
     let name = details?.get("name")?.as_str()?;
     let known = graph.variable_names.iter().chain(graph.by_id.keys());
-    (code == RunErrorCode::UnknownName).then(|| name_advice(name, known.map(AsRef::as_ref), false))
+    let known = known.filter(|_| kind != SnippetKind::Workflow).map(AsRef::as_ref);
+    (code == RunErrorCode::UnknownName).then(|| name_advice(name, known, kind, false))
 }
 
 impl<T> Default for Cache<T> {

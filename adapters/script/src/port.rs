@@ -6,7 +6,7 @@ use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, Scrip
 use pirn_conversation::conversation::{Estimator, Tokenizer};
 use pirn_core::thread::Outcome;
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::graph::{Evaluator, Graph, SnippetKind};
+use pirn_definition::graph::{Evaluator, Graph, SnippetIx, SnippetKind};
 use pirn_definition::script::ScopeValues;
 
 use crate::compress;
@@ -117,7 +117,8 @@ impl Scripts for ScriptPort {
         let task = Task::Code(Box::new(self.code_job(&job)));
         let graph = Arc::clone(job.graph);
         let span = tracing::Span::current();
-        let answer = Box::new(move |done| answer(span.in_scope(|| told(done, &graph))));
+        let code = job.code;
+        let answer = Box::new(move |done| answer(span.in_scope(|| told(done, &graph, code))));
         handle(self.pool.submit(job.run_id, task, answer))
     }
 
@@ -147,10 +148,10 @@ fn handle(guard: JobGuard) -> ScriptHandle {
     ScriptHandle::new(move || drop(guard))
 }
 
-fn told(done: TaskResult, graph: &Graph) -> ScriptEnd {
+fn told(done: TaskResult, graph: &Graph, code: SnippetIx) -> ScriptEnd {
     let result = match done.outcome {
         Outcome::Value(value) => Ok(value),
-        Outcome::Failed(error) => Err(advised(error, graph)),
+        Outcome::Failed(error) => Err(advised(error, graph, code)),
         _ => Err(RunError::new(RunErrorCode::ScriptError, "the script returned no value")),
     };
     ScriptEnd {
@@ -160,8 +161,9 @@ fn told(done: TaskResult, graph: &Graph) -> ScriptEnd {
 }
 
 /// Adds a suggestion for an unknown name.
-fn advised(mut error: RunError, graph: &Graph) -> RunError {
-    if let Some(meant) = advice(error.code, error.details.as_ref(), graph) {
+fn advised(mut error: RunError, graph: &Graph, code: SnippetIx) -> RunError {
+    let kind = graph.snippet(code).kind;
+    if let Some(meant) = advice(error.code, error.details.as_ref(), graph, kind) {
         error.message = format!("{}: {meant}", error.message);
     }
     error

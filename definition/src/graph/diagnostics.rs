@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::definition::json::Step;
+use crate::definition::json::{MAX_DEFINITION_DEPTH, Step};
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
 
 /// Faults and warnings found in a definition.
@@ -178,11 +178,14 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// True if a value is nested deeper than the loader allows.
-pub(super) fn too_deep(value: &Value) -> bool {
-    let mut rest = vec![(value, 0)];
+/// True if a value `above` levels below the root of its definition makes the definition deeper than the loader allows. Only definitions
+/// that Rust code builds contain such values.
+pub(super) fn is_too_deep(value: &Value, above: usize) -> bool {
+    // No recursion: the value may be deeper than the stack.
+    let mut rest = vec![(value, above)];
     while let Some((value, depth)) = rest.pop() {
-        if depth > crate::definition::json::MAX_DEPTH {
+        let is_container = value.is_array() || value.is_object();
+        if is_container && depth >= MAX_DEFINITION_DEPTH {
             return true;
         }
         match value {

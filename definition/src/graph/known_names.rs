@@ -12,7 +12,7 @@ use crate::definition::{
     FaultCode, Located, NodeConfig, TriggerAction, TriggerDefinition, WorkflowDefinition, nearest,
 };
 use crate::event_type::{EVENT_FIELDS, EventType, is_kept};
-use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, Member, field_of, instead_of};
+use crate::script::{FIXED_NAMES, FreeName, HOST_NAMES, JS_GLOBALS, Member, field_of, instead_of};
 
 /// Names that a snippet may use in addition to JavaScript's globals and [`FIXED_NAMES`]. The default accepts any name.
 #[derive(Clone, Copy, Default)]
@@ -125,7 +125,7 @@ impl<'a> KnownNames<'a> {
                         .filter_map(|member| clock_fault(&text.source, member)),
                 );
             }
-            if sources.have(&free.name) {
+            if sources.have(&free.name, text.kind) {
                 continue;
             }
             if let Some(fault) = sources.hyphenated(&text.source, &free) {
@@ -227,9 +227,15 @@ fn field_of_text(text: &Snippet, id: &str, content: &Range<usize>) -> Option<Tex
 }
 
 impl Sources<'_> {
-    fn have(&self, name: &str) -> bool {
+    fn have(&self, name: &str, kind: SnippetKind) -> bool {
+        if JS_GLOBALS.binary_search(&name).is_ok() {
+            return true;
+        }
+        // The scope of a script workflow has only the host functions and `args`.
+        if kind == SnippetKind::Workflow {
+            return false;
+        }
         FIXED_NAMES.contains(&name)
-            || JS_GLOBALS.binary_search(&name).is_ok()
             || self.variables.is_some_and(|names| names.contains(name))
             || self.nodes.is_some_and(|nodes| nodes.by_id.contains_key(name))
     }
@@ -240,13 +246,13 @@ impl Sources<'_> {
         // Members of other names than `nodes` are not recorded in templates, where each tag is a separate name.
         let first = free.members.is_empty().then(|| Member::after(source, free.at.end));
         let members = free.members.iter().cloned().chain(first.flatten());
-        if free.name == "nodes" {
+        if free.name == "nodes" && text.kind != SnippetKind::Workflow {
             let nodes = self.nodes.into_iter();
             return nodes
                 .flat_map(|nodes| members.clone().filter_map(move |member| nodes.fault(text, &member)))
                 .collect();
         }
-        if free.name == "event" {
+        if free.name == "event" && text.kind != SnippetKind::Workflow {
             let event = self.event.into_iter();
             return event
                 .flat_map(|known| {
@@ -297,11 +303,12 @@ impl Sources<'_> {
     fn fault(&self, free: FreeName, kind: SnippetKind) -> TextFault {
         let variables = self.variables.into_iter().flatten();
         let nodes = self.nodes.into_iter().flat_map(|nodes| nodes.by_id.keys());
-        let known = variables.chain(nodes).map(AsRef::as_ref);
+        let in_scope = variables.chain(nodes).filter(|_| kind != SnippetKind::Workflow);
+        let known = in_scope.map(AsRef::as_ref);
         let help = if free.is_assigned && kind == SnippetKind::Expression {
-            format!("{}; {COMPARE}", name_advice(&free.name, known, false))
+            format!("{}; {COMPARE}", name_advice(&free.name, known, kind, false))
         } else {
-            name_advice(&free.name, known, free.is_assigned)
+            name_advice(&free.name, known, kind, free.is_assigned)
         };
         TextFault {
             code: FaultCode::UnknownName,
@@ -353,15 +360,29 @@ fn clock_fault(source: &str, member: &Member) -> Option<TextFault> {
     })
 }
 
-/// Returns advice for an unknown name: a replacement, the most similar known name, or how to declare it.
-pub fn name_advice<'n>(name: &str, known: impl Iterator<Item = &'n str>, is_assigned: bool) -> String {
-    if let Some(instead) = instead_of(name) {
+/// Returns advice for an unknown name in a snippet of a kind: a replacement, the most similar known name, or how to declare it.
+pub fn name_advice<'n>(
+    name: &str,
+    known: impl Iterator<Item = &'n str>,
+    kind: SnippetKind,
+    is_assigned: bool,
+) -> String {
+    let is_workflow = kind == SnippetKind::Workflow;
+    if let Some(instead) = instead_of(name, is_workflow) {
         return instead.to_owned();
     }
-    let known = known.chain(FIXED_NAMES).chain(JS_GLOBALS.iter().copied());
+    let host_names = HOST_NAMES.into_iter().filter(|_| is_workflow);
+    let fixed_names = FIXED_NAMES.into_iter().filter(|_| !is_workflow);
+    let known = known
+        .chain(host_names)
+        .chain(fixed_names)
+        .chain(JS_GLOBALS.iter().copied());
     match nearest(name, known) {
         Some(near) => format!("did you mean `{near}`?"),
         None if is_assigned => format!("declare it: `let {name} = ...`; return the values that other nodes need"),
+        None if is_workflow => {
+            format!("declare it with `const` or `let`; a field of the input is `args.{name}`")
+        }
         None => "a bare name is a variable or the id of a node: declare it in `variables`, or write `input.` before it"
             .to_owned(),
     }

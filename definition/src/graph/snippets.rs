@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{Diagnostics, child, too_deep};
+use super::diagnostics::{Diagnostics, child, is_too_deep};
 use super::known_names::KnownNames;
 use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
 use super::syntax::{NoSyntax, Syntax};
 use super::text_fault::TextFault;
 use crate::definition::FaultCode;
-use crate::definition::json::Step;
+use crate::definition::json::{Step, too_deep_definition};
 
 /// Maximum length of an expression, in characters. Longer code needs a CODE node.
 const LONGEST_EXPRESSION: usize = 1000;
@@ -152,8 +152,8 @@ impl<'a> Snippets<'a> {
 
     /// Adds a value with templates in its strings.
     pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
-        if too_deep(value) {
-            report.fault(FaultCode::LimitExceeded, pointer, "the value is nested too deeply");
+        if is_too_deep(value, pointer.len()) {
+            report.fault(FaultCode::LimitExceeded, pointer, too_deep_definition());
             return ValueSpec::Literal(Arc::new(Value::Null));
         }
         self.shallow(value, pointer, report)

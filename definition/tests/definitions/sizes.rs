@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use pirn_definition::definition::{Fault, FaultCode, MAX_FAULTS};
-use serde_json::json;
+use pirn_definition::definition::{Fault, FaultCode, Located, MAX_FAULTS, NodeConfig};
+use pirn_definition::graph::{CompileContext, compile};
+use serde_json::{Map, json};
 
 use super::fixtures::{build, codes, loaded, shown, the_fault};
 
@@ -23,6 +24,33 @@ fn ten_megabytes_of_nesting_are_refused_with_one_fault() {
         let is_limited = faults.iter().any(|fault| fault.code == FaultCode::LimitExceeded);
         assert_eq!(is_limited, !is_read, "{levels}: {}", shown(&faults));
     }
+}
+
+#[test]
+fn definitions_that_code_builds_have_the_depth_limit_of_files() {
+    let file = json!({"id": "w", "nodes": [{"id": "s", "type": "START"},
+            {"id": "a", "type": "LLM", "config": {"prompt": "hi", "parameters": {}}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "e"}]});
+    let mut refused = Vec::new();
+    for levels in 105..=130 {
+        let mut definition = loaded(file.to_string()).workflows.remove(0).value;
+        let NodeConfig::Llm(llm) = &mut definition.nodes[1].config else {
+            panic!("an LLM node")
+        };
+        let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        llm.parameters = Some(Map::from_iter([("deep".to_owned(), deep)]));
+        let as_file = loaded(serde_json::to_string(&definition).expect("is written")).faults;
+        let as_value = compile(&[Located::from(definition)], &[], &CompileContext::default()).faults;
+        let is_limited = |faults: &[Fault]| faults.iter().any(|fault| fault.code == FaultCode::LimitExceeded);
+        assert_eq!(
+            is_limited(&as_value),
+            is_limited(&as_file),
+            "{levels}: {}",
+            shown(&as_value)
+        );
+        refused.push(is_limited(&as_value));
+    }
+    assert!(refused.contains(&true) && refused.contains(&false), "{refused:?}");
 }
 
 #[test]

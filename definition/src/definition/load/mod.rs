@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use self::read::Problem;
 use super::fault::{Fault, FaultCode, MAX_FAULTS, bounded};
-use super::json::{DuplicateKey, Json, MAX_DEFINITION_DEPTH, Parsed, Tree, parse};
+use super::json::{DuplicateKey, Json, MAX_DEFINITION_DEPTH, Parsed, Tree, parse, too_deep_definition};
 use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
@@ -260,8 +260,9 @@ impl Loader {
         match tree.deeper_than(MAX_DEFINITION_DEPTH) {
             None => read(self, tree),
             Some(part) => {
-                let message = format!("nested more than {MAX_DEFINITION_DEPTH} levels deep inside of one definition");
-                let fault = self.source.fault_in(FaultCode::LimitExceeded, part, message);
+                let fault = self
+                    .source
+                    .fault_in(FaultCode::LimitExceeded, part, too_deep_definition());
                 self.out
                     .faults
                     .push(fault.with_help("read such data from an input, a file or a tool instead"));
