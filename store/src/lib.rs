@@ -89,5 +89,5 @@ pub use record::Record;
 pub use run::{Base, MAX_FORKS, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use starter::{has_live_starter, removable, starter_of};
+pub use starter::{has_live_starter, is_started, removable, starter_of};
 pub use store::{Removed, Store};

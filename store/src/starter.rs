@@ -1,6 +1,16 @@
 //! Runs that triggers of other runs started.
 
+use serde::Deserialize;
+
 use crate::{Run, Store, StoreError};
+
+/// The field of the record of a run's start that tells whether a trigger started it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Start {
+    #[serde(default)]
+    trigger_depth: u32,
+}
 
 /// Returns `R` for an id of the form `R-fNUMBER`, which is the id of a run that a trigger of the run `R` started. A user may have chosen an
 /// id of that form for another run.
@@ -8,6 +18,23 @@ pub fn starter_of(id: &str) -> Option<&str> {
     let (run, firing) = id.rsplit_once("-f")?;
     let is_firing = !firing.is_empty() && firing.bytes().all(|byte| byte.is_ascii_digit());
     is_firing.then_some(run)
+}
+
+/// Returns true if a trigger of another run started `run`. A run whose record cannot be read counts as started.
+///
+/// # Cancel safety
+/// Cancel safe: the call only reads.
+///
+/// # Errors
+/// Fails if the store fails.
+pub async fn is_started(store: &dyn Store, run: &Run) -> Result<bool, StoreError> {
+    let Some(start) = run.contents.first() else {
+        // The record of the start was dropped with the events. Runs that triggers start have no session.
+        return Ok(run.session.is_none());
+    };
+    let texts = store.contents(vec![*start]).await?;
+    let start = texts.first().map(|text| serde_json::from_str::<Start>(text));
+    Ok(!matches!(start, Some(Ok(start)) if start.trigger_depth == 0))
 }
 
 /// Returns true if `run` must stay in the store because the run that may have started it has not ended: when that run is resumed, it

@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use clap::ArgGroup;
 use futures::executor::block_on;
 use futures::future::try_join_all;
-use pirn::store::{Run, RunFilter, Store, starter_of};
-use pirn_definition::definition::json_from_str;
+use pirn::store::{Run, RunFilter, Store, is_started, starter_of};
 use pirn_service::{Tenant, forget_keys, forget_usage};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::place::StoreArgs;
@@ -105,7 +104,8 @@ impl Erase {
             for run in left {
                 let is_erased = self.is_named(&run)
                     || run.base.as_ref().is_some_and(|base| ids.contains(&base.run))
-                    || starter_of(&run.id).is_some_and(|starter| ids.contains(starter)) && is_started(store, &run)?;
+                    || starter_of(&run.id).is_some_and(|starter| ids.contains(starter))
+                        && block_on(is_started(store, &run)).map_err(|error| refused(&error))?;
                 if is_erased { found.push(run) } else { rest.push(run) }
             }
             if found.is_empty() {
@@ -139,15 +139,4 @@ impl Erase {
             }
         }
     }
-}
-
-/// Returns true if a trigger has started the run. Users may choose ids of the same form.
-fn is_started(store: &dyn Store, run: &Run) -> Result<bool, Failure> {
-    let Some(start) = run.contents.first() else {
-        // The record of the start was dropped with the events. Runs that triggers start have no session.
-        return Ok(run.session.is_none());
-    };
-    let texts = block_on(store.contents(vec![*start])).map_err(|error| refused(&error))?;
-    let start: Option<Value> = texts.first().and_then(|text| json_from_str(text).ok());
-    Ok(start.is_some_and(|start| start["triggerDepth"].as_u64() > Some(0)))
 }

@@ -36,7 +36,7 @@ pub struct UserInteractionConfig {
 /// Policy for a question that was not answered in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected `fail`, `default` or `{\"targetNodeId\": NODE}`")]
 pub enum OnTimeout {
     /// A policy without a target.
     Word(TimeoutWord),

@@ -145,11 +145,6 @@ impl RunStartRecord {
         &self.missing
     }
 
-    /// Returns true if a trigger started the run.
-    pub fn is_of_trigger(&self) -> bool {
-        self.trigger_depth > 0
-    }
-
     /// Returns the session that the run belongs to.
     pub fn session(&self) -> Option<&SessionSeed> {
         self.session.as_ref()

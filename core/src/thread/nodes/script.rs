@@ -19,7 +19,7 @@ use std::sync::Arc;
 use imbl::Vector;
 use pirn_definition::Millis;
 use pirn_definition::definition::{
-    AgentOptions, ConversationMode, ScriptLimits, agent_workflow, workflow_of_tool, workflow_tool_name,
+    AgentOptions, ConversationMode, ScriptLimits, agent_workflow, json_from_value, workflow_of_tool, workflow_tool_name,
 };
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::{EventType, is_kept};
@@ -564,9 +564,10 @@ const LONGEST_SLEEP_MS: Millis = 300_000;
 const LONGEST_MS: Millis = 100 * 366 * 24 * 3_600_000;
 
 fn read<T: serde::de::DeserializeOwned>(kind: CallKind, args: Value) -> Result<T, RunError> {
-    serde_json::from_value(args).map_err(|error| {
-        let message = format!("{}: invalid arguments: {error}", name_of(kind));
-        RunError::new(RunErrorCode::InvalidInput, message)
+    T::deserialize(&args).map_err(|error| {
+        // The strict reader names the field and its JSON type, but copies the arguments.
+        let told = json_from_value::<T>(args).map_or_else(|told| told.sentence("the argument"), |_| error.to_string());
+        RunError::new(RunErrorCode::InvalidInput, format!("{}: {told}", name_of(kind)))
     })
 }
 

@@ -45,6 +45,10 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
         "timeout" if has("timeoutMs") && !has("timeout") => {
             r#"the limit here is `timeoutMs`, in milliseconds: 30 s are `"timeoutMs": 30000`"#
         }
+        "workflow" | "workflowId" if has("subgraphId") => "did you mean `subgraphId`?",
+        "profiles" if has("nodes") && has("edges") => {
+            r#"profiles are beside the workflow: {"workflows": [{...}], "profiles": [...]}, or in pirn.toml"#
+        }
         "source" if has("sourceNodeId") => "did you mean `from`?",
         "target" if has("targetNodeId") => "did you mean `to`?",
         _ => return None,

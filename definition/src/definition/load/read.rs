@@ -59,14 +59,11 @@ impl Problem {
     /// Converts the problem to a fault. `parents` are the keys from the definition's root to the object that was read.
     pub(crate) fn fault(&self, source: &Source, parents: &[&str]) -> Fault {
         let code = self.code(parents);
-        let message = match (&self.mismatch.kind, self.steps.last()) {
-            (MismatchKind::Invalid, _) if self.mismatch.message.contains("did not match any variant") => {
-                format!("{}expected one of the forms it takes", self.subject())
-            }
-            (MismatchKind::Invalid | MismatchKind::UnknownWord(..), _) => {
+        let message = match &self.mismatch.kind {
+            MismatchKind::Invalid | MismatchKind::UnknownWord(..) => {
                 format!("{}{}", self.subject(), self.mismatch.message)
             }
-            (MismatchKind::Missing(_) | MismatchKind::UnknownField(..) | MismatchKind::DuplicateField(_), _) => {
+            MismatchKind::Missing(_) | MismatchKind::UnknownField(..) | MismatchKind::DuplicateField(_) => {
                 self.mismatch.message.clone()
             }
         };

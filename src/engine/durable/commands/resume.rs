@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
-use pirn_core::run::{AnswerRefused, Control, Message, RunReport, RunStartRecord, ToSupervisor};
+use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
 use pirn_core::thread::{FiringId, Interaction, started_run_id};
 use pirn_definition::definition::SourceFile;
 use pirn_definition::event_type::EventType;
-use pirn_store::{Run, StoreError};
+use pirn_store::{StoreError, is_started};
 use serde_json::Value;
 
 use super::doubts::{give_up_calls, settle};
@@ -354,7 +354,7 @@ async fn resume_children(
         let Some(child) = durable.store.run(&id).await? else {
             continue;
         };
-        if !is_started(durable, &child).await? {
+        if !is_started(&*durable.store, &child).await? {
             continue;
         }
         // Removed, so that the resumed parent does not start the run a second time.
@@ -383,18 +383,6 @@ async fn resume_children(
         }
     }
     Ok((ended, elsewhere))
-}
-
-/// Returns true if a trigger has started the run. Users may choose ids of the same form.
-async fn is_started(durable: &Durable, run: &Run) -> Result<bool, StoreError> {
-    let Some(start) = run.contents.first() else {
-        // The record of the start was dropped with the events. Runs that triggers start have no session.
-        return Ok(run.session.is_none());
-    };
-    let texts = durable.store.contents(vec![*start]).await?;
-    // A run with an unreadable record is resumed, which reports the damage.
-    let start = texts.first().map(|text| serde_json::from_str::<RunStartRecord>(text));
-    Ok(!matches!(start, Some(Ok(start)) if !start.is_of_trigger()))
 }
 
 fn detached_ended(firing: FiringId, report: &RunReport) -> Message {
