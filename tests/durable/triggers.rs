@@ -74,13 +74,44 @@ fn triggers_act_as_often_as_in_an_uninterrupted_run() {
     }
 }
 
-/// Users may choose an id of the form of a run that a trigger starts. The trigger fails, also in a later process.
-#[test]
-fn a_resumed_run_does_not_take_over_a_users_run() {
+fn starting() -> String {
     let starts = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "mine"}});
     let mine = json!({"id": "mine", "nodes": [{"id": "start", "type": "START"}, work("w"), {"id": "end", "type": "END"}],
         "edges": [{"from": "start", "to": "w"}, {"from": "w", "to": "end"}]});
-    let bundle = json!({"workflows": [line(&json!([trigger("t", &starts)])), mine]}).to_string();
+    json!({"workflows": [line(&json!([trigger("t", &starts)])), mine]}).to_string()
+}
+
+/// The run of the trigger may end, and its process, before the started run has ended.
+#[test]
+fn a_run_that_a_trigger_starts_exists_once_after_any_crash() {
+    let bundle = starting();
+    let commits = {
+        let (whole, store) = (Outside::default(), Failing::new(MemoryStore::new(), Crash::Never));
+        assert!(whole.play(&bundle, &store));
+        store.commits()
+    };
+    for at in 0..commits {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            let store = MemoryStore::new();
+            let first = Outside::default();
+            first.play(&bundle, &Failing::new(store.clone(), crash));
+            let second = Outside::of(first.known().clone());
+            assert!(
+                second.play(&bundle, &Failing::new(store.clone(), Crash::Never)),
+                "{crash:?}"
+            );
+            for firing in 1..=2 {
+                let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
+                assert!(run.is_some(), "{crash:?}: the run of firing {firing}");
+            }
+        }
+    }
+}
+
+/// Users may choose an id of the form of a run that a trigger starts. The trigger fails, also in a later process.
+#[test]
+fn a_resumed_run_does_not_take_over_a_users_run() {
+    let bundle = starting();
     let taken = || {
         let store = MemoryStore::new();
         let engine = Outside::default()
