@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::{Run, Store, StoreError};
 
-/// The field of the record of a run's start that tells whether a trigger started it.
+/// Part of the record of the start of a run. The depth of a run that no trigger started is 0.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Start {
@@ -20,7 +20,7 @@ pub fn starter_of(id: &str) -> Option<&str> {
     is_firing.then_some(run)
 }
 
-/// Returns true if a trigger of another run started `run`. A run whose record cannot be read counts as started.
+/// Returns true if a trigger of another run started `run`, or if the record of its start is unreadable.
 ///
 /// # Cancel safety
 /// Cancel safe: the call only reads.

@@ -36,8 +36,8 @@ export function go(to: string) {
 }
 
 /**
- * Changes parameters of the address without a new entry in the history; `undefined` removes one. Returns false, without a change, if the
- * address is that of a link whose `hashchange` has not arrived: the parameters belong to the view before it, and would replace the link.
+ * Changes parameters of the address without a new entry in the history; `undefined` removes one. Returns false, without a change, while the
+ * `hashchange` event of a navigation is pending: the parameters belong to the previous view, and writing them would undo the navigation.
  */
 export function setQuery(change: { [name: string]: string | number | undefined | null }): boolean {
   if (location.hash !== known) return false;

@@ -81,31 +81,37 @@ fn starting() -> String {
     json!({"workflows": [line(&json!([trigger("t", &starts)])), mine]}).to_string()
 }
 
-/// The run of the trigger may end, and its process, before the started run has ended.
-#[test]
-fn a_run_that_a_trigger_starts_exists_once_after_any_crash() {
-    let bundle = starting();
-    let commits = {
-        let (whole, store) = (Outside::default(), Failing::new(MemoryStore::new(), Crash::Never));
-        assert!(whole.play(&bundle, &store));
-        store.commits()
-    };
-    for at in 0..commits {
+/// Kills the run before and after each of its commits, resumes it, and passes what is known then to `check`.
+fn resume_after_each_crash(
+    bundle: &str,
+    prepared: impl Fn() -> MemoryStore,
+    check: impl Fn(Crash, &Known, &MemoryStore),
+) {
+    let whole = Failing::new(prepared(), Crash::Never);
+    assert!(Outside::default().play(bundle, &whole));
+    for at in 0..whole.commits() {
         for crash in [Crash::Before(at), Crash::After(at)] {
-            let store = MemoryStore::new();
+            let store = prepared();
             let first = Outside::default();
-            first.play(&bundle, &Failing::new(store.clone(), crash));
+            first.play(bundle, &Failing::new(store.clone(), crash));
             let second = Outside::of(first.known().clone());
-            assert!(
-                second.play(&bundle, &Failing::new(store.clone(), Crash::Never)),
-                "{crash:?}"
-            );
-            for firing in 1..=2 {
-                let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
-                assert!(run.is_some(), "{crash:?}: the run of firing {firing}");
-            }
+            let again = Failing::new(store.clone(), Crash::Never);
+            assert!(second.play(bundle, &again), "{crash:?}");
+            let known = second.known().clone();
+            check(crash, &known, &store);
         }
     }
+}
+
+/// The run of the trigger may end, and its process, before the started run has ended.
+#[test]
+fn a_run_that_a_trigger_starts_exists_after_any_crash() {
+    resume_after_each_crash(&starting(), MemoryStore::new, |crash, _, store| {
+        for firing in 1..=2 {
+            let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
+            assert!(run.is_some(), "{crash:?}: the run of firing {firing}");
+        }
+    });
 }
 
 /// Users may choose an id of the form of a run that a trigger starts. The trigger fails, also in a later process.
@@ -125,39 +131,19 @@ fn a_resumed_run_does_not_take_over_a_users_run() {
         engine.shutdown_blocking(Duration::from_secs(5));
         store
     };
-    let failures = |known: &Known| {
+    resume_after_each_crash(&bundle, taken, |crash, known, store| {
         let is_failure = |event: &&Value| {
             event["type"] == "TRIGGERED_SUBGRAPH_FAILED" && event["error"].to_string().contains("RUN_ID_TAKEN")
         };
-        known.events.values().filter(is_failure).count()
-    };
-    let commits = {
-        let (whole, store) = (Outside::default(), Failing::new(taken(), Crash::Never));
-        assert!(whole.play(&bundle, &store));
-        store.commits()
-    };
-    for at in 0..commits {
-        for crash in [Crash::Before(at), Crash::After(at)] {
-            let store = taken();
-            let first = Outside::default();
-            first.play(&bundle, &Failing::new(store.clone(), crash));
-            let second = Outside::of(first.known().clone());
-            assert!(
-                second.play(&bundle, &Failing::new(store.clone(), Crash::Never)),
-                "{crash:?}"
-            );
-            let found = second.known().clone();
-            // The failure of a start that arrives after the run has settled is not recorded.
-            assert!(failures(&found) <= 2, "{crash:?}: {:?}", found.events);
-            for firing in 0..=2 {
-                let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
-                assert!(
-                    run.is_some_and(|run| !run.status.is_final()),
-                    "{crash:?}: the run is unchanged"
-                );
-            }
+        // The failure of a start that arrives after the run has settled is not recorded.
+        let failures = known.events.values().filter(is_failure).count();
+        assert!(failures <= 2, "{crash:?}: {:?}", known.events);
+        for firing in 0..=2 {
+            let run = block_on(store.run(&format!("{RUN}-f{firing}"))).expect("is read");
+            let is_unchanged = run.is_some_and(|run| !run.status.is_final());
+            assert!(is_unchanged, "{crash:?}: the run {firing} of a user");
         }
-    }
+    });
 }
 
 /// The second process of a run continues with the remaining budget and reports only once that it is exhausted.

@@ -208,8 +208,7 @@ fn advised(mut fault: ScriptFault, graph: &Graph) -> ScriptFault {
 pub(super) fn advice(code: RunErrorCode, details: Option<&Value>, graph: &Graph, kind: SnippetKind) -> Option<String> {
     let name = details?.get("name")?.as_str()?;
     let known = graph.variable_names.iter().chain(graph.by_id.keys());
-    let known = known.filter(|_| kind != SnippetKind::Workflow).map(AsRef::as_ref);
-    (code == RunErrorCode::UnknownName).then(|| name_advice(name, known, kind, false))
+    (code == RunErrorCode::UnknownName).then(|| name_advice(name, known.map(AsRef::as_ref), kind, false))
 }
 
 impl<T> Default for Cache<T> {

@@ -8,7 +8,7 @@ use pirn_definition::graph::{Snippet, SnippetKind, Syntax, SyntaxFault};
 #[cfg(feature = "javascript")]
 use pirn_definition::script::Member;
 use pirn_definition::script::place;
-use pirn_definition::script::{FreeName, HOST_NAMES, free_names};
+use pirn_definition::script::{FreeName, free_names};
 
 use crate::compress;
 use crate::template::{Template, names_of_template};
@@ -102,10 +102,7 @@ impl Syntax for TextSyntax {
                 let free = free_names(&text.source).into_iter();
                 free.filter(|free| !self.functions.contains(&free.name)).collect()
             }
-            SnippetKind::Workflow => {
-                let free = free_names(&text.source).into_iter();
-                free.filter(|free| !HOST_NAMES.contains(&free.name.as_str())).collect()
-            }
+            SnippetKind::Workflow => free_names(&text.source),
             SnippetKind::Template => names_of_template(&text.source),
         }
     }

@@ -1,8 +1,6 @@
 //! Faults and warnings of one definition, collected while it is checked.
 
-use serde_json::Value;
-
-use crate::definition::json::{MAX_DEFINITION_DEPTH, Step};
+use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
 
 /// Faults and warnings found in a definition.
@@ -176,23 +174,4 @@ impl<'a> Diagnostics<'a> {
             }
         }
     }
-}
-
-/// True if a value `above` levels below the root of its definition makes the definition deeper than the loader allows. Only definitions
-/// that Rust code builds contain such values.
-pub(super) fn is_too_deep(value: &Value, above: usize) -> bool {
-    // No recursion: the value may be deeper than the stack.
-    let mut rest = vec![(value, above)];
-    while let Some((value, depth)) = rest.pop() {
-        let is_container = value.is_array() || value.is_object();
-        if is_container && depth >= MAX_DEFINITION_DEPTH {
-            return true;
-        }
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-            Value::Array(items) => rest.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(members) => rest.extend(members.values().map(|item| (item, depth + 1))),
-        }
-    }
-    false
 }

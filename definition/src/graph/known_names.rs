@@ -20,6 +20,8 @@ pub(super) struct KnownNames<'a>(Option<Sources<'a>>);
 
 #[derive(Clone, Copy)]
 struct Sources<'a> {
+    /// Names that are in every scope of this kind.
+    fixed: &'static [&'static str],
     variables: Option<&'a BTreeSet<Arc<str>>>,
     nodes: Option<WorkflowNodes<'a>>,
     /// Fields of `event`; `None` if they are not known.
@@ -89,6 +91,7 @@ impl<'a> KnownNames<'a> {
         definition: &'a WorkflowDefinition,
     ) -> Self {
         Self(Some(Sources {
+            fixed: &FIXED_NAMES,
             variables: Some(variables),
             nodes: Some(WorkflowNodes { by_id, definition }),
             event: None,
@@ -98,6 +101,7 @@ impl<'a> KnownNames<'a> {
     /// Returns the names in the scope of a trigger, which has no variables or nodes; `event` lists the fields of its event.
     pub(super) fn of_trigger(event: &'a [&'a str]) -> Self {
         Self(Some(Sources {
+            fixed: &FIXED_NAMES,
             variables: None,
             nodes: None,
             event: Some(event),
@@ -106,7 +110,7 @@ impl<'a> KnownNames<'a> {
 
     /// Returns a fault or a warning for each unknown name of a snippet that parses.
     pub(super) fn unknown_in(&self, text: &Snippet, syntax: &dyn Syntax) -> Vec<TextFault> {
-        let Some(sources) = &self.0 else {
+        let Some(sources) = self.0.map(|sources| sources.for_kind(text.kind)) else {
             return Vec::new();
         };
         let mut faults = Vec::new();
@@ -125,7 +129,7 @@ impl<'a> KnownNames<'a> {
                         .filter_map(|member| clock_fault(&text.source, member)),
                 );
             }
-            if sources.have(&free.name, text.kind) {
+            if sources.have(&free.name) {
                 continue;
             }
             if let Some(fault) = sources.hyphenated(&text.source, &free) {
@@ -227,15 +231,23 @@ fn field_of_text(text: &Snippet, id: &str, content: &Range<usize>) -> Option<Tex
 }
 
 impl Sources<'_> {
-    fn have(&self, name: &str, kind: SnippetKind) -> bool {
-        if JS_GLOBALS.binary_search(&name).is_ok() {
-            return true;
+    /// Returns the sources of the names in a snippet of this kind.
+    fn for_kind(self, kind: SnippetKind) -> Self {
+        if kind != SnippetKind::Workflow {
+            return self;
         }
-        // The scope of a script workflow has only the host functions and `args`.
-        if kind == SnippetKind::Workflow {
-            return false;
+        // The scope of a script workflow has the host functions and `args`, and neither variables nor nodes.
+        Self {
+            fixed: &HOST_NAMES,
+            variables: None,
+            nodes: None,
+            event: None,
         }
-        FIXED_NAMES.contains(&name)
+    }
+
+    fn have(&self, name: &str) -> bool {
+        self.fixed.contains(&name)
+            || JS_GLOBALS.binary_search(&name).is_ok()
             || self.variables.is_some_and(|names| names.contains(name))
             || self.nodes.is_some_and(|nodes| nodes.by_id.contains_key(name))
     }
@@ -246,13 +258,13 @@ impl Sources<'_> {
         // Members of other names than `nodes` are not recorded in templates, where each tag is a separate name.
         let first = free.members.is_empty().then(|| Member::after(source, free.at.end));
         let members = free.members.iter().cloned().chain(first.flatten());
-        if free.name == "nodes" && text.kind != SnippetKind::Workflow {
+        if free.name == "nodes" {
             let nodes = self.nodes.into_iter();
             return nodes
                 .flat_map(|nodes| members.clone().filter_map(move |member| nodes.fault(text, &member)))
                 .collect();
         }
-        if free.name == "event" && text.kind != SnippetKind::Workflow {
+        if free.name == "event" {
             let event = self.event.into_iter();
             return event
                 .flat_map(|known| {
@@ -264,8 +276,7 @@ impl Sources<'_> {
         }
         let is_variable = self.variables.is_some_and(|names| names.contains(free.name.as_str()));
         let is_other = is_variable
-            || text.kind == SnippetKind::Workflow
-            || FIXED_NAMES.contains(&free.name.as_str())
+            || self.fixed.contains(&free.name.as_str())
             || JS_GLOBALS.binary_search(&free.name.as_str()).is_ok();
         let Some((nodes, place)) = self
             .nodes
@@ -303,8 +314,7 @@ impl Sources<'_> {
     fn fault(&self, free: FreeName, kind: SnippetKind) -> TextFault {
         let variables = self.variables.into_iter().flatten();
         let nodes = self.nodes.into_iter().flat_map(|nodes| nodes.by_id.keys());
-        let in_scope = variables.chain(nodes).filter(|_| kind != SnippetKind::Workflow);
-        let known = in_scope.map(AsRef::as_ref);
+        let known = variables.chain(nodes).map(AsRef::as_ref);
         let help = if free.is_assigned && kind == SnippetKind::Expression {
             format!("{}; {COMPARE}", name_advice(&free.name, known, kind, false))
         } else {
@@ -360,10 +370,11 @@ fn clock_fault(source: &str, member: &Member) -> Option<TextFault> {
     })
 }
 
-/// Returns advice for an unknown name in a snippet of a kind: a replacement, the most similar known name, or how to declare it.
+/// Returns advice for an undeclared name in a snippet of the given kind: a replacement, the most similar name in its scope, or how to
+/// declare it. `declared` are the variables and nodes, which a script workflow does not read.
 pub fn name_advice<'n>(
     name: &str,
-    known: impl Iterator<Item = &'n str>,
+    declared: impl Iterator<Item = &'n str>,
     kind: SnippetKind,
     is_assigned: bool,
 ) -> String {
@@ -371,13 +382,9 @@ pub fn name_advice<'n>(
     if let Some(instead) = instead_of(name, is_workflow) {
         return instead.to_owned();
     }
-    let host_names = HOST_NAMES.into_iter().filter(|_| is_workflow);
-    let fixed_names = FIXED_NAMES.into_iter().filter(|_| !is_workflow);
-    let known = known
-        .chain(host_names)
-        .chain(fixed_names)
-        .chain(JS_GLOBALS.iter().copied());
-    match nearest(name, known) {
+    let fixed: &[&str] = if is_workflow { &HOST_NAMES } else { &FIXED_NAMES };
+    let in_scope = declared.filter(|_| !is_workflow).chain(fixed.iter().copied());
+    match nearest(name, in_scope.chain(JS_GLOBALS.iter().copied())) {
         Some(near) => format!("did you mean `{near}`?"),
         None if is_assigned => format!("declare it: `let {name} = ...`; return the values that other nodes need"),
         None if is_workflow => {
@@ -545,6 +552,41 @@ mod tests {
         }
         let [faults, _] = findings(&flow("1", "{{q.answr}}", "true"));
         assert!(faults[0].0.ends_with("no field `answr`"), "{faults:?}");
+    }
+
+    #[test]
+    fn a_script_workflow_has_its_own_scope_and_advice() {
+        let script = |code: &str| {
+            json!({"id": "w", "variables": [{"name": "question", "value": 0}],
+                "nodes": [{"id": "s", "type": "START"}, {"id": "m-1", "type": "SCRIPT", "config": {"code": code}}, {"id": "e", "type": "END"}],
+                "edges": [{"from": "s", "to": "m-1"}, {"from": "m-1", "to": "e"}]})
+        };
+        for (code, help) in [
+            ("return await agnet('hi')", "did you mean `agent`?"),
+            ("return input.question", "the input is `args`"),
+            (
+                "return nodes.s",
+                "a script has no graph: keep values in `const` and `let`",
+            ),
+            (
+                "return variables.question",
+                "a script has no graph: keep values in `const` and `let`",
+            ),
+            (
+                "return total",
+                "declare it with `const` or `let`; a field of the input is `args.question`",
+            ),
+            (
+                "setTimeout(r => 1, 5)",
+                "a script has no timers: wait with `await sleep(milliseconds)`",
+            ),
+        ] {
+            let [faults, warnings] = findings(&script(code));
+            let helps: Vec<&str> = faults.iter().map(|(_, help)| help.as_str()).collect();
+            assert_eq!((helps, warnings), (vec![help], vec![]), "{code}");
+        }
+        let fine = "log(Date.now()); return [args.x, await event('paid'), tools.search, JSON.stringify(budget)]";
+        assert_eq!(findings(&script(fine)), [vec![], vec![]]);
     }
 
     #[test]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{Diagnostics, child, is_too_deep};
+use super::diagnostics::{Diagnostics, child};
 use super::known_names::KnownNames;
 use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
 use super::syntax::{NoSyntax, Syntax};
 use super::text_fault::TextFault;
 use crate::definition::FaultCode;
-use crate::definition::json::{Step, too_deep_definition};
+use crate::definition::json::{MAX_DEFINITION_DEPTH, Step, too_deep_definition};
+use crate::value::levels_up_to;
 
 /// Maximum length of an expression, in characters. Longer code needs a CODE node.
 const LONGEST_EXPRESSION: usize = 1000;
@@ -152,7 +153,8 @@ impl<'a> Snippets<'a> {
 
     /// Adds a value with templates in its strings.
     pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
-        if is_too_deep(value, pointer.len()) {
+        // The loader has checked files, but not the definitions that Rust code builds.
+        if pointer.len() + levels_up_to(MAX_DEFINITION_DEPTH, value) > MAX_DEFINITION_DEPTH {
             report.fault(FaultCode::LimitExceeded, pointer, too_deep_definition());
             return ValueSpec::Literal(Arc::new(Value::Null));
         }

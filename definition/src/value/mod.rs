@@ -8,6 +8,7 @@ mod size;
 
 pub use output::Output;
 pub use schema_mismatch::SchemaMismatch;
+pub(crate) use size::levels_up_to;
 pub use size::{
     MAX_LEVELS, MAX_TEXT, TOO_DEEP, TooDeep, ValueBudget, has_too_deep, is_too_deep, levels, memory, too_deep,
 };

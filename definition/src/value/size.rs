@@ -27,7 +27,8 @@ pub fn levels(value: &Value) -> usize {
     levels_up_to(MAX_LEVELS, value)
 }
 
-fn levels_up_to(most: usize, value: &Value) -> usize {
+/// Returns the nesting depth of lists and objects in `value`, counted up to one more than `most`, which also bounds the recursion.
+pub(crate) fn levels_up_to(most: usize, value: &Value) -> usize {
     let inside = |value: &Value| most.checked_sub(1).map_or(0, |most| levels_up_to(most, value));
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,

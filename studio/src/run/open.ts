@@ -86,62 +86,50 @@ export class OpenRun {
    */
   async refresh() {
     clearTimeout(this.#refreshTimer);
-    this.#refreshTimer = this.#hasNews = this.#isIncomplete = undefined;
+    this.#refreshTimer = this.#hasNews = undefined;
     const start = Date.now();
     const { drawings } = this;
     const isDrawn = drawings.value && this.model.threadList.every((thread) => drawings.value![thread.workflow]);
-    const loads = [this.#load("", this.report), this.#loadSteps(), this.#loadThreads(), this.#loadRequests()];
+    const loads = [this.#loadReport(), this.#loadSteps(), this.#loadThreads(), this.#loadRequests()];
     if (!isDrawn) loads.push(this.#load<{ drawings: { [workflow: string]: Drawing } }, { [workflow: string]: Drawing }>("/drawings", drawings, (answer) => answer.drawings));
     if (!isDrawn) loads.push(this.#load<{ workflows: Definition[] }, Definition[]>("/definition", this.definitions, (answer) => answer.workflows));
-    await Promise.all(loads);
+    // Only the report is necessary. Without the rest the page shows less: without a store, a run has no steps, and the cursor moves by events.
+    const ends = await Promise.allSettled(loads);
     this.#pause = Math.max(REFRESH, 4 * (Date.now() - start));
-    if (this.#isIncomplete && !this.#controller.signal.aborted) this.#refreshLater();
+    const isIncomplete = ends.some((end) => end.status === "rejected" && isTemporary(end.reason));
+    if (isIncomplete && !this.#controller.signal.aborted) this.#refreshLater();
   }
 
   async #load<A, T = A>(rest: string, into: Signal<T | undefined>, take: (answer: A) => T = (answer) => answer as unknown as T) {
+    into.value = take(await get<A>(this.path(rest), this.#controller.signal));
+  }
+
+  async #loadReport() {
     try {
-      const answer = await get<A>(this.path(rest), this.#controller.signal);
-      into.value = take(answer);
+      await this.#load("", this.report);
     } catch (error) {
-      if (this.#controller.signal.aborted) return;
-      this.#isIncomplete ||= isTemporary(error);
-      // Only the report is necessary; the page shows less without the rest.
-      if (rest === "") this.problem.value = toProblem(error);
+      if (!this.#controller.signal.aborted) this.problem.value = toProblem(error);
+      throw error;
     }
   }
 
   async #loadSteps() {
-    try {
-      const all = await this.#pages<Step>("/steps", (page) => page.steps as Step[]);
-      // The end of the run has the number of the last step, whose events it would take.
-      this.#stepList = all.filter((step) => step.kind !== "end");
-      this.#alignSteps();
-    } catch (error) {
-      // Without a store, a run has no steps; the cursor moves by events.
-      this.#isIncomplete ||= isTemporary(error);
-    }
+    const all = await this.#pages<Step>("/steps", (page) => page.steps as Step[]);
+    // The end of the run has the number of the last step, whose events it would take.
+    this.#stepList = all.filter((step) => step.kind !== "end");
+    this.#alignSteps();
   }
 
   async #loadThreads() {
-    try {
-      this.threads.value = await this.#pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
-      this.model.setParents(this.threads.value);
-      this.#changed();
-    } catch (error) {
-      // The parents that the events name are shown.
-      this.#isIncomplete ||= isTemporary(error);
-    }
+    this.threads.value = await this.#pages<ThreadItem>("/threads", (page) => page.threads as ThreadItem[]);
+    this.model.setParents(this.threads.value);
+    this.#changed();
   }
 
   async #loadRequests() {
-    try {
-      this.requests.value = await this.#pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
-      this.model.setRequests(this.requests.value);
-      this.#changed();
-    } catch (error) {
-      // The strip and the timeline show what the events contain.
-      this.#isIncomplete ||= isTemporary(error);
-    }
+    this.requests.value = await this.#pages<RequestItem>("/requests", (page) => page.requests as RequestItem[]);
+    this.model.setRequests(this.requests.value);
+    this.#changed();
   }
 
   async #pages<T>(rest: string, items: (page: { [name: string]: unknown }) => T[]): Promise<T[]> {
@@ -158,8 +146,6 @@ export class OpenRun {
   #stepList: Step[] | undefined;
   /** Events have arrived since the last refresh. */
   #hasNews: true | undefined;
-  /** The last refresh lacks an answer that the service may give later. */
-  #isIncomplete: boolean | undefined;
   #pause = REFRESH;
 
   #alignSteps() {

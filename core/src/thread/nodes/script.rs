@@ -565,9 +565,10 @@ const LONGEST_MS: Millis = 100 * 366 * 24 * 3_600_000;
 
 fn read<T: serde::de::DeserializeOwned>(kind: CallKind, args: Value) -> Result<T, RunError> {
     T::deserialize(&args).map_err(|error| {
-        // The strict reader names the field and its JSON type, but copies the arguments.
-        let told = json_from_value::<T>(args).map_or_else(|told| told.sentence("the argument"), |_| error.to_string());
-        RunError::new(RunErrorCode::InvalidInput, format!("{}: {told}", name_of(kind)))
+        // Read again for the error alone: this reader names the field and its JSON type, and copies the arguments.
+        let strict = json_from_value::<T>(args);
+        let reason = strict.map_or_else(|error| error.sentence("the argument"), |_| error.to_string());
+        RunError::new(RunErrorCode::InvalidInput, format!("{}: {reason}", name_of(kind)))
     })
 }
 

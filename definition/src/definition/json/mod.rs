@@ -22,12 +22,13 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Maximum nesting depth of a workflow, trigger or profile. Durable runs store their definitions two levels deeper, in a bundle, and
 /// that text must be readable by this parser and by serde_json, whose limit is 127.
 pub(crate) const MAX_DEFINITION_DEPTH: usize = 120;
+/// Maximum size of a text in bytes.
+pub(crate) const MAX_BYTES: usize = 64 << 20;
+
 /// Returns the message about a definition with more than [`MAX_DEFINITION_DEPTH`] levels.
 pub(crate) fn too_deep_definition() -> String {
     format!("nested more than {MAX_DEFINITION_DEPTH} levels deep inside of one definition")
 }
-/// Maximum size of a text in bytes.
-pub(crate) const MAX_BYTES: usize = 64 << 20;
 
 /// Byte range of the text: `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,6 +56,27 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Returns the node type that corresponds to a type of other workflow systems.
+pub(super) fn of_type(word: &str) -> Option<&'static str> {
+    Some(match word.to_lowercase().as_str() {
+        "agent" | "ai" | "chat" | "completion" | "model" | "prompt" => "LLM",
+        "assign" | "assignment" | "set" | "set_variable" => "VARIABLE",
+        "begin" | "entry" => "START",
+        "branch" | "choice" | "condition" | "conditional" | "decision" | "if" | "switch" => "ROUTE",
+        "approval" | "human" | "human_in_the_loop" | "input" | "interrupt" | "question" => "USER_INTERACTION",
+        "api" | "http" | "mcp" | "request" | "webhook" => "TOOL",
+        "call" | "sub_workflow" | "subflow" | "subworkflow" | "workflow" => "SUBGRAPH",
+        "delay" | "pause" | "sleep" | "timer" => "WAIT",
+        "exit" | "finish" | "return" | "stop" => "END",
+        "expression" | "function" | "javascript" | "js" | "python" | "transform" => "CODE",
+        "for" | "loop" | "repeat" | "while" => "LOOP_START",
+        "for_each" | "foreach" | "iterate" => "MAP",
+        "aggregate" | "gather" | "merge" => "JOIN",
+        "parallel" | "split" => "FORK",
+        _ => return None,
+    })
+}
+
 /// Returns advice for an unknown field of a node: most are fields of the node's type.
 pub(super) fn of_node_field(known: &[&str]) -> Option<&'static str> {
     let is_node = ["config", "onError", "inDoubt"].iter().all(|name| known.contains(name));

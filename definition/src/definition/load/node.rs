@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::Loader;
+use super::advice;
 use super::nearest::nearest;
 use super::read::{NoFields, problems};
 use crate::definition::fault::FaultCode;
@@ -181,32 +182,11 @@ fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
         .source
         .fault_in(FaultCode::InvalidValue, place, format!("unknown node type `{word}`"));
     let known = || NodeConfig::TYPES.into_iter();
-    let help = match type_elsewhere(word).or_else(|| nearest(word, known())) {
+    let help = match advice::of_type(word).or_else(|| nearest(word, known())) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("node types: {}", known().collect::<Vec<_>>().join(", ")),
     };
     loader.out.faults.push(fault.with_help(help));
-}
-
-/// Returns the node type for the name that other systems give to it.
-fn type_elsewhere(word: &str) -> Option<&'static str> {
-    Some(match word.to_lowercase().as_str() {
-        "agent" | "ai" | "chat" | "completion" | "model" | "prompt" => "LLM",
-        "assign" | "assignment" | "set" | "set_variable" => "VARIABLE",
-        "begin" | "entry" => "START",
-        "branch" | "choice" | "condition" | "conditional" | "decision" | "if" | "switch" => "ROUTE",
-        "approval" | "human" | "human_in_the_loop" | "input" | "interrupt" | "question" => "USER_INTERACTION",
-        "api" | "http" | "mcp" | "request" | "webhook" => "TOOL",
-        "call" | "sub_workflow" | "subflow" | "subworkflow" | "workflow" => "SUBGRAPH",
-        "delay" | "pause" | "sleep" | "timer" => "WAIT",
-        "exit" | "finish" | "return" | "stop" => "END",
-        "expression" | "function" | "javascript" | "js" | "python" | "transform" => "CODE",
-        "for" | "loop" | "repeat" | "while" => "LOOP_START",
-        "for_each" | "foreach" | "iterate" => "MAP",
-        "aggregate" | "gather" | "merge" => "JOIN",
-        "parallel" | "split" => "FORK",
-        _ => return None,
-    })
 }
 
 /// Reads a JOIN. A missing or unknown strategy is replaced by another one, so that other faults are found.
