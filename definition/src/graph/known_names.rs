@@ -573,7 +573,7 @@ mod tests {
                 "a script has no graph: keep values in `const` and `let`",
             ),
             (
-                "return total",
+                "return question + 1",
                 "declare it with `const` or `let`; a field of the input is `args.question`",
             ),
             (
