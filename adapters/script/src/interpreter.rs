@@ -59,6 +59,14 @@ impl Interpreter {
         }
     }
 
+    /// Returns whether [`Interpreter::prepare`] takes about as long as a script.
+    pub(super) fn must_prepare(&self) -> bool {
+        #[cfg(feature = "javascript")]
+        return self.reserve.must_prepare();
+        #[cfg(not(feature = "javascript"))]
+        false
+    }
+
     /// Uses the time until the next task.
     #[cfg(feature = "javascript")]
     pub(super) fn prepare(&mut self) {

@@ -71,12 +71,19 @@ fn main() -> std::io::Result<()> {
             runtime.block_on(shared::work(side, url, number(at_once)?, number(steps)?))
         }
         ["scripts"] => {
-            for times in runtime.block_on(scripts::measure())? {
+            let all = runtime.block_on(scripts::measure())?;
+            for times in &all {
                 let [min, median] = [times.min(), times.median()];
+                let most = match &*times.side {
+                    "a CODE node, `thread`" => "1.25 x bare",
+                    "a CODE node, `process`" => "1.5 x bare",
+                    _ => "",
+                };
                 writeln!(
                     out,
-                    "| a step: {} | {min:.1} / {median:.1} us (min / median) | |",
-                    times.side
+                    "| a step: {} | {min:.1} / {median:.1} us (min / median), {:.2} x bare rquickjs | {most} |",
+                    times.side,
+                    median / all[0].median()
                 )?;
             }
             Ok(())

@@ -1,7 +1,8 @@
-//! Steps that evaluate an expression or a script: inline, on script threads and in worker processes, alternating.
+//! Steps that evaluate an expression or a script: inline, on script threads and in worker processes, alternating with bare rquickjs.
 
 use pirn::script::{ScriptLevel, ScriptSettings, WorkerProgram};
 use pirn::{Engine, ThreadStatus};
+use rquickjs::{Context, Runtime};
 use serde_json::{Value, json};
 
 use pirn_benches::compare::Times;
@@ -10,7 +11,7 @@ use pirn_benches::timed;
 const ROUNDS: usize = 31;
 const STEPS: usize = 200;
 
-/// Measures the microseconds of a step, by the kind of code and its script level.
+/// Measures the microseconds of a step, by the kind of code and its script level; first those of a snippet on bare rquickjs.
 pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
     let in_place = workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}}));
     let expression =
@@ -25,6 +26,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
         ("a CODE node, `thread`", thread(), &code),
         ("a CODE node, `process`", process, &code),
     ];
+    let mut bare = Vec::new();
     let mut measured = Vec::new();
     for (side, level, workflow) in sides {
         let settings = ScriptSettings {
@@ -44,6 +46,11 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
     }
     // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
+        let (us, done) = timed(async { (0..STEPS).try_for_each(|_| run_bare()) }).await;
+        done.map_err(std::io::Error::other)?;
+        if round > 0 {
+            bare.push(us / STEPS as f64);
+        }
         for (engine, times) in &mut measured {
             let (us, report) = timed(async {
                 let started = engine.start("steps", Value::Null);
@@ -64,7 +71,17 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
         times.us.sort_by(f64::total_cmp);
         times
     });
-    Ok(sorted.collect())
+    let bare = Times::of("a snippet on bare rquickjs, with a new runtime and context", bare);
+    Ok(std::iter::once(bare).chain(sorted).collect())
+}
+
+/// Runs the snippet of a CODE node as a program without Pirn does that isolates snippets from each other.
+fn run_bare() -> rquickjs::Result<()> {
+    let context = Context::full(&Runtime::new()?)?;
+    context.with(|ctx| {
+        ctx.eval::<f64, _>("(function () { const n = 0; return n + 1; })()")
+            .map(drop)
+    })
 }
 
 /// Returns a workflow that repeats a step.

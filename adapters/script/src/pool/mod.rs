@@ -99,6 +99,8 @@ struct Thread {
 
 enum Phase {
     Idle,
+    /// The job was answered, and the thread prepares for the next one.
+    Preparing,
     Running(Running),
     /// The job was answered by the watchdog.
     Late {
@@ -237,6 +239,13 @@ impl Drop for JobGuard {
     }
 }
 
+/// Calls a callback. A panic of it must not end the thread, which serves other jobs.
+fn deliver(answer: Answer, done: TaskResult) {
+    if catch_unwind(AssertUnwindSafe(|| answer(done))).is_err() {
+        tracing::error!("the callback of a script panicked");
+    }
+}
+
 impl Thread {
     /// Returns whether a caller waits for the thread to return.
     fn is_busy(&self) -> bool {
@@ -246,7 +255,7 @@ impl Thread {
 
 impl Job {
     fn refuse(self, error: RunError) {
-        (self.answer)(TaskResult::failed(error));
+        deliver(self.answer, TaskResult::failed(error));
     }
 }
 
@@ -347,15 +356,13 @@ impl Shared {
                 interpreter = self.interpreter(cancel_handle);
                 TaskResult::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
             });
-            let (answer, goes_on) = self.finished(no);
+            let (answer, goes_on) = self.finished(no, interpreter.must_prepare());
             // From here on, the worker is not killed for this job.
             if cancel_handle.was_killed() {
                 interpreter = self.interpreter(cancel_handle);
             }
-            if let Some(answer) = answer
-                && catch_unwind(AssertUnwindSafe(|| answer(done))).is_err()
-            {
-                tracing::error!("the callback of a script panicked");
+            if let Some(answer) = answer {
+                deliver(answer, done);
             }
             if !goes_on {
                 break;
@@ -370,7 +377,7 @@ impl Shared {
             match thread.phase {
                 Phase::Idle => state.idle -= 1,
                 Phase::Stuck => state.stuck -= 1,
-                Phase::Running(_) | Phase::Late { .. } => {}
+                Phase::Preparing | Phase::Running(_) | Phase::Late { .. } => {}
             }
         }
         drop(state);
@@ -380,6 +387,7 @@ impl Shared {
     /// Waits for a job, or returns `None` when the pool ends.
     fn next_task(&self, no: u64) -> Option<Task> {
         let mut state = self.lock();
+        Self::prepared(&mut state, no);
         loop {
             if state.is_closed {
                 return None;
@@ -391,12 +399,23 @@ impl Shared {
         }
     }
 
+    /// Records that a thread has prepared. Until then it does not count as idle, so that a new job starts another thread instead of
+    /// waiting: with two threads, one makes the next realm while the other executes a script.
+    fn prepared(state: &mut State, no: u64) {
+        if let Some(thread) = state.threads.get_mut(&no)
+            && matches!(thread.phase, Phase::Preparing)
+        {
+            thread.phase = Phase::Idle;
+            state.idle += 1;
+        }
+    }
+
     fn pop(&self, state: &mut State) -> Option<Job> {
         let State { queue, threads, .. } = state;
         let share = self.settings.threads.saturating_sub(1).max(1);
         let next = queue.pop(|run| {
             let is_of_run = |thread: &&Thread| match &thread.phase {
-                Phase::Idle | Phase::Stuck => false,
+                Phase::Idle | Phase::Preparing | Phase::Stuck => false,
                 Phase::Running(Running { run: other, .. }) | Phase::Late { run: other, .. } => &**other == run,
             };
             threads.values().filter(is_of_run).count() < share
@@ -425,7 +444,7 @@ impl Shared {
     }
 
     /// Records that a thread has returned. Returns the caller to answer, and whether the thread continues.
-    fn finished(&self, no: u64) -> (Option<Answer>, bool) {
+    fn finished(&self, no: u64, must_prepare: bool) -> (Option<Answer>, bool) {
         let mut state = self.lock();
         let is_closed = state.is_closed;
         let Some(thread) = state.threads.get_mut(&no) else {
@@ -434,13 +453,15 @@ impl Shared {
         if matches!(thread.phase, Phase::Stuck) {
             return (None, false);
         }
-        let answer = match std::mem::replace(&mut thread.phase, Phase::Idle) {
+        let answer = match std::mem::replace(&mut thread.phase, Phase::Preparing) {
             Phase::Running(running) => Some(running.answer),
-            Phase::Idle | Phase::Late { .. } | Phase::Stuck => None,
+            Phase::Idle | Phase::Preparing | Phase::Late { .. } | Phase::Stuck => None,
         };
-        state.idle += 1;
         // A job that waited because its run used too many threads may be eligible now.
         self.work.notify_one();
+        if !must_prepare {
+            Self::prepared(&mut state, no);
+        }
         (answer, !is_closed)
     }
 

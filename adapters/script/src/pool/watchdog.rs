@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::{Answer, GRACE, Job, PATIENCE, Phase, Running, Shared, State, TaskResult, Thread, too_many_stuck};
+use super::{Answer, GRACE, Job, PATIENCE, Phase, Running, Shared, State, TaskResult, Thread, deliver, too_many_stuck};
 use crate::deadline::now;
 
 /// Work of the watchdog to do after it has released the lock.
@@ -32,7 +32,7 @@ impl Shared {
                     );
                 }
                 for (answer, done) in round.late {
-                    answer(done);
+                    deliver(answer, done);
                 }
                 for job in round.refused {
                     job.refuse(too_many_stuck(stuck));
@@ -80,7 +80,7 @@ impl Shared {
                     thread.phase = Phase::Stuck;
                     round.abandoned += 1;
                 }
-                Phase::Idle | Phase::Stuck => {}
+                Phase::Idle | Phase::Preparing | Phase::Stuck => {}
             }
         }
         state.stuck += round.abandoned;

@@ -5,6 +5,8 @@
 mod convert;
 mod host;
 mod interrupt;
+mod label;
+mod library;
 pub(crate) mod live_script;
 pub(crate) mod parser;
 pub(crate) mod realm;

@@ -10,7 +10,8 @@ use pirn_definition::script::ScriptFault;
 use rquickjs::{CaughtError, Context, Function, Runtime};
 
 use super::interrupt::Interrupt;
-use super::realm::{Form, evaluate, fresh_label, function, out_of_memory, thrown};
+use super::label::fresh_label;
+use super::realm::{Form, evaluate, function, out_of_memory, thrown};
 use crate::ExpressionLimits;
 
 /// Time limit of compilation. Snippets are small, so only a stalled machine reaches it.

@@ -12,7 +12,6 @@
 //!    realm that exceeded a limit is discarded.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +27,8 @@ use serde_json::{Value, json};
 use super::convert::{NotJson, Reader, describe, to_js};
 use super::host::{ScriptContext, host_object};
 use super::interrupt::{Interrupt, Interruption};
+use super::label::fresh_label;
+use super::library::{PRELUDE, WORKFLOW};
 use super::realm_options::RealmOptions;
 use crate::{Logs, StopFlag};
 
@@ -111,7 +112,7 @@ impl Realm {
         let context = Context::full(&runtime)?;
         let frame = Arc::new(Mutex::new(ScriptContext::default()));
         context.with(|ctx| {
-            let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
+            let prelude = PRELUDE.function(&ctx)?;
             let host = host_object(&ctx, options, &frame, &interrupt)?;
             let at: Function<'_> = host.get("at")?;
             let made: Object<'_> = prelude.call((host,))?;
@@ -217,7 +218,7 @@ impl Realm {
         self.running(run, |realm, ctx| {
             let start = || {
                 // Before the user's script, which may change the built-in objects that the library uses.
-                let library: Function<'_> = ctx.eval(include_str!("workflow.js"))?;
+                let library = WORKFLOW.function(ctx)?;
                 let digest = Function::new(ctx.clone(), |text: String| digest(text.as_bytes()))?;
                 let option_fault = Function::new(ctx.clone(), |name: String| agent_option_fault(&name))?;
                 let library: Function<'_> = library.call((digest, option_fault))?;
@@ -636,8 +637,3 @@ pub(crate) fn placeholder_call(index: usize) -> String {
 
 /// Name of the function that reads a `{{path}}`. A snippet that calls it directly can read only its declared paths.
 pub(crate) const PLACEHOLDER: &str = "$pirn_at";
-
-pub(crate) fn fresh_label() -> String {
-    // The keys of `RandomState` are random, so the author of a workflow cannot predict the label.
-    format!("$pirn_{:016x}", RandomState::new().hash_one(0_u8))
-}

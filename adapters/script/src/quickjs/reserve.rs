@@ -32,6 +32,11 @@ impl RealmReserve {
         self.used = Some(realm);
     }
 
+    /// Returns whether [`RealmReserve::prepare`] makes a realm.
+    pub(crate) fn must_prepare(&self) -> bool {
+        self.next.is_none() && self.last.is_some()
+    }
+
     /// Drops the used realm, and makes the next one if a realm was taken before.
     pub(crate) fn prepare(&mut self) {
         self.used = None;

@@ -5,7 +5,7 @@
 // result, and a script that receives its results in several steps does the same as one that receives all of them in one step.
 //
 // A script that changes built-in objects affects only its own calls: the engine checks each of them.
-(function (digest, optionFault) {
+export default function (digest, optionFault) {
   "use strict";
 
   const { apply } = Reflect;
@@ -427,4 +427,4 @@
       },
     };
   };
-});
+}

@@ -260,11 +260,10 @@ fn dropping_the_port_does_not_wait_for_a_stuck_script() {
     gate.open();
 }
 
-#[test]
-fn a_panicking_callback_does_not_end_its_thread() {
-    let port = port();
+/// Starts a script whose callback panics.
+fn start_with_panicking_callback(port: &ScriptPort, code: &str) -> ScriptHandle {
     let job = ScriptJob {
-        graph: &graph("return 1"),
+        graph: &graph(code),
         code: 0,
         input: Arc::default(),
         scope: &ScopeValues::default(),
@@ -272,11 +271,30 @@ fn a_panicking_callback_does_not_end_its_thread() {
         seed: None,
         state: None,
     };
-    let _handle = port.run(job, Box::new(|_| panic!("a bug of the host")));
+    port.run(job, Box::new(|_| panic!("a bug of the host")))
+}
+
+#[test]
+fn a_panicking_callback_does_not_end_its_thread() {
+    let port = port();
+    let _handle = start_with_panicking_callback(&port, "return 1");
     for _ in 0..10 {
         let (_handle, heard) = start(&port, "return 1", &ScopeValues::default());
         assert!(heard.recv().unwrap().is_ok());
     }
+}
+
+#[test]
+fn a_panicking_callback_does_not_end_the_watchdog() {
+    let gate = Gate::default();
+    let port = port_with_short_time_limit(&gate, 2);
+    let _first = start_with_panicking_callback(&port, "return hold()");
+    while port.stats().stuck == 0 {
+        std::thread::yield_now();
+    }
+    let (_second, heard) = start(&port, "return hold()", &ScopeValues::default());
+    assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
+    gate.open();
 }
 
 fn messages(count: usize) -> Value {
