@@ -9,7 +9,7 @@ use pirn_conversation::conversation::{Estimator, ModelRequest, message_cost};
 use pirn_conversation::model_call::{CallBound, FinishReason};
 use pirn_core::thread::ModelReply;
 use pirn_definition::Millis;
-use pirn_definition::definition::{Profile, json_from_value};
+use pirn_definition::definition::{Profile, json_from_value, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::{Message, Role, ToolCall};
 use regex::Regex;
@@ -48,7 +48,14 @@ impl Scripted {
         let list = match profile.rest.get("responses") {
             Some(Value::Array(list)) => list,
             Some(_) => return Err(vec![fault("/responses".into(), "`responses` must be a list".into())]),
-            None => return Err(vec![fault("/responses".into(), "`scripted` needs `responses`".into())]),
+            None => {
+                let written = profile.rest.keys().find(|key| nearest(key, ["responses"].into_iter()).is_some());
+                let message = match written {
+                    Some(key) => format!("`scripted` needs `responses`: did you mean it by `{key}`?"),
+                    None => "`scripted` needs `responses`, a list such as [{\"content\": \"Hello\"}]".to_owned(),
+                };
+                return Err(vec![fault("/responses".into(), message)]);
+            }
         };
         let mut faults = Vec::new();
         let mut responses = Vec::with_capacity(list.len());
