@@ -385,6 +385,11 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
     let metadata = turn.run.supervisor.metadata().cloned();
     let detached = DetachedRun::of(turn.run.id_of(firing), start, metadata, on_end);
     if let Err(error) = Arc::clone(turn.run.engine()).start_detached(detached) {
+        if turn.machine.has_ended() {
+            // A settled run ignores the message below, and its report is final.
+            let run_id = turn.run.id_of(firing);
+            tracing::warn!(%run_id, %error, "a run that a trigger starts could not be started");
+        }
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
         // Recorded as an input, so that a replay repeats the failure without a start.
