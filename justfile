@@ -53,6 +53,10 @@ schedules count="1000000":
 release *targets:
     release/build {{targets}}
 
+# Build the packages of the published crates, and compile each from its package.
+package *words:
+    release/package {{words}}
+
 # Run the long searches for faults; writes target/nightly.md.
 nightly *searches:
     tests/nightly {{searches}}
