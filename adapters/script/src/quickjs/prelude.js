@@ -100,11 +100,12 @@ export default function (host) {
     replace(builder.prototype, "constructor", guarded);
   };
 
+  const measured = (list) => void measure(list);
   for (const name of [
     ...["join", "toString", "toLocaleString", "reverse", "slice", "splice", "copyWithin", "sort", "shift", "unshift"],
     ...["toReversed", "toSorted", "toSpliced", "with"],
   ]) {
-    guard(Array.prototype, name, (list) => void measure(list));
+    guard(Array.prototype, name, measured);
   }
   guard(Array.prototype, "concat", (list, others) => {
     for (const other of [list, ...others]) {
@@ -160,15 +161,14 @@ export default function (host) {
 
   const typed = getPrototypeOf(Int8Array);
   const typedLength = getOwnPropertyDescriptor(typed.prototype, "length").get;
+  const spendTyped = (list) => spend(apply(typedLength, list, []));
   for (const name of [
-    ...["join", "toString", "toLocaleString", "reverse", "slice", "copyWithin", "sort", "fill", "set", "indexOf"],
+    ...["join", "toString", "toLocaleString", "reverse", "slice", "copyWithin", "sort", "fill", "indexOf"],
     ...["lastIndexOf", "includes", "toReversed", "toSorted", "with"],
   ]) {
-    guard(typed.prototype, name, (list, args) => {
-      spend(apply(typedLength, list, []));
-      if (name === "set") numbers(args[0]);
-    });
+    guard(typed.prototype, name, spendTyped);
   }
+  guard(typed.prototype, "set", (list, [values]) => (spendTyped(list), numbers(values)));
   // Strings that a built-in function converts to numbers: the cost is their length.
   const numbers = (list) => {
     if (!isArray(list)) return;
@@ -193,9 +193,8 @@ export default function (host) {
   for (const name of ["Number", "BigInt"]) guardBuilder(name, ([value]) => void number(value));
   for (const name of ["parseInt", "parseFloat", "isNaN", "isFinite"]) guard(globalThis, name, (_, [text]) => void number(text));
   for (const name of ["parseInt", "parseFloat"]) replace(Number, name, globalThis[name]);
-  for (const name of ownKeys(Math)) {
-    guard(Math, name, (_, args) => void numbers(args));
-  }
+  // The other functions convert one or two texts, as the operators do.
+  for (const name of ["hypot", "max", "min"]) guard(Math, name, (_, args) => numbers(args));
 
   // The conversion takes quadratic time in the number of digits.
   guard(BigInt.prototype, "toString", (value) => {
