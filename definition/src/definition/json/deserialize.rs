@@ -53,7 +53,7 @@ impl de::Error for Mismatch {
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self {
             kind: MismatchKind::Invalid,
-            message: format!("expected {}, found {found}", Wanted { expected, found }),
+            message: format!("expected {}, found {}", Wanted { expected, found }, Found(found)),
         }
     }
 
@@ -119,6 +119,20 @@ impl fmt::Display for Wanted<'_> {
             other if other.starts_with("struct ") || other.starts_with("struct variant ") => f.write_str("an object"),
             other if other.starts_with("enum ") => f.write_str("one of a fixed list of words"),
             other => f.write_str(other),
+        }
+    }
+}
+
+/// Formats a value of the wrong type in JSON terms.
+struct Found<'a>(Unexpected<'a>);
+
+impl fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Unexpected::Map | Unexpected::StructVariant => f.write_str("an object"),
+            Unexpected::Seq | Unexpected::TupleVariant => f.write_str("a list"),
+            Unexpected::Unit | Unexpected::Option => f.write_str("null"),
+            other => other.fmt(f),
         }
     }
 }

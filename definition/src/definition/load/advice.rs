@@ -56,6 +56,41 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Returns advice for an unknown field in the `config` of a node, if it belongs elsewhere or has another name there.
+pub(super) fn of_config_field(word: &str, known: &[&str]) -> Option<String> {
+    let has = |name: &str| known.contains(&name);
+    // The config of a workflow.
+    if has("maxSteps") {
+        return None;
+    }
+    let text = match word {
+        "retry" | "retries" | "maxRetries" | "maxAttempts" => {
+            r#"retries belong to the node, beside `config`: "retry": {"maxAttempts": 3}"#
+        }
+        "timeout" | "timeoutMs" | "timeoutSeconds" if !has("timeout") && !has("timeoutMs") => {
+            r#"the time limit belongs to the node, beside `config`: 5 s are "timeoutMs": 5000"#
+        }
+        "onError" | "inDoubt" | "name" | "description" if !has(word) => {
+            return Some(format!("`{word}` belongs to the node, beside `config`"));
+        }
+        "temperature" | "maxTokens" | "max_tokens" | "topP" | "top_p" | "topK" | "top_k" | "seed" | "stop"
+            if has("prompt") && has("parameters") =>
+        {
+            return Some(format!("write it in `parameters`: {{\"{word}\": ...}}"));
+        }
+        "systemPrompt" | "systemMessage" | "instructions" if has("system") => "did you mean `system`?",
+        "model" | "provider" if has("profileId") => {
+            "a node names a profile by `profileId`, and the profile has the model; `pirn init FOLDER` writes an example"
+        }
+        "args" | "params" | "parameters" | "input" if has("arguments") => "did you mean `arguments`?",
+        "paths" | "branches" if has("forkPathIds") => {
+            "`forkPathIds` lists the ids of the paths, and `childNodeIds` their first nodes in the same order"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
 /// Returns the node type that corresponds to a type of other workflow systems.
 pub(super) fn of_type(word: &str) -> Option<&'static str> {
     Some(match word.to_lowercase().as_str() {
@@ -99,6 +134,19 @@ pub(super) fn of_value(message: &str) -> Option<String> {
     expected
         .ends_with("expected text")
         .then(|| format!("put it into double quotes: \"{value}\""))
+}
+
+/// Returns advice for an object or a list in place of an expression.
+pub(super) fn of_expression(key: &str, message: &str) -> Option<&'static str> {
+    let is_structure = ["an object", "a list"].iter().any(|found| message == format!("expected text, found {found}"));
+    if !is_structure {
+        return None;
+    }
+    match key {
+        "items" => Some(r#"write an expression in quotes: "[1, 2, 3]" or "input.items""#),
+        "output" | "expression" => Some(r#"write an expression in quotes: "{ total: input.a + 1 }""#),
+        _ => None,
+    }
 }
 
 /// Returns the form of a list of a workflow.

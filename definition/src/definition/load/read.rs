@@ -69,9 +69,16 @@ impl Problem {
         };
         let fault = source.fault(code, self.span, self.shown, message);
         let help = match &self.mismatch.kind {
-            MismatchKind::UnknownField(word, known) => Some(field_help(word, known)),
+            MismatchKind::UnknownField(word, known) => {
+                let is_of_config = parents == ["config"] && self.steps.len() == 1;
+                let advice = is_of_config.then(|| advice::of_config_field(word, known)).flatten();
+                Some(advice.unwrap_or_else(|| field_help(word, known)))
+            }
             MismatchKind::UnknownWord(word, known) => nearest(word, known.iter().copied()).map(meant_help),
-            MismatchKind::Invalid => advice::of_value(&self.mismatch.message),
+            MismatchKind::Invalid => advice::of_value(&self.mismatch.message).or_else(|| {
+                let advice = advice::of_expression(self.key()?, &self.mismatch.message)?;
+                Some(advice.to_owned())
+            }),
             MismatchKind::Missing(_) | MismatchKind::DuplicateField(_) => None,
         };
         match help {
@@ -81,11 +88,15 @@ impl Problem {
     }
 
     fn subject(&self) -> String {
-        let key = self.steps.iter().rev().find_map(|step| match step {
-            Step::Key(key) => Some(key),
+        self.key().map(|key| format!("`{key}`: ")).unwrap_or_default()
+    }
+
+    /// Returns the last key of the pointer.
+    fn key(&self) -> Option<&str> {
+        self.steps.iter().rev().find_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
             Step::Index(_) => None,
-        });
-        key.map(|key| format!("`{key}`: ")).unwrap_or_default()
+        })
     }
 
     fn code(&self, parents: &[&str]) -> FaultCode {

@@ -1,9 +1,10 @@
 //! A trigger, inside a workflow or outside.
 
 use super::Loader;
+use super::nearest::nearest;
 use crate::definition::TriggerDefinition;
 use crate::definition::fault::FaultCode;
-use crate::definition::json::{Json, Tree};
+use crate::definition::json::{Json, Member, Tree};
 
 /// Reads a trigger; `tree` is converted to canonical form.
 pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<TriggerDefinition> {
@@ -48,6 +49,7 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         "CUSTOM".clone_into(word);
     }
     if let Some(action) = tree.get_mut("action") {
+        move_parameters(loader, action);
         order_action(action);
     }
     loader.read::<TriggerDefinition>(tree, &["triggers"])
@@ -81,6 +83,36 @@ fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
             value: Json::Bool(enabled),
         },
     );
+}
+
+/// Reports the fields of an action that belong into its `parameters`, and moves them there: they must not be reported as missing too.
+fn move_parameters(loader: &mut Loader, action: &mut Tree) {
+    let Some(members) = action.members_mut() else { return };
+    let belongs = |member: &Member| matches!(member.key.as_str(), "type" | "parameters");
+    let (own, moved): (Vec<_>, Vec<_>) = std::mem::take(members).into_iter().partition(belongs);
+    *members = own;
+    for Member { key, key_span, value } in moved {
+        let message = format!("unknown field `{key}`");
+        let fault = loader.source.fault(FaultCode::UnknownField, key_span, key_span, message);
+        if let Some(near) = nearest(&key, ["type", "parameters"].into_iter()) {
+            loader.out.faults.push(fault.with_help(format!("did you mean `{near}`?")));
+            if action.get(near).is_none() {
+                action.put(near, value);
+            }
+            continue;
+        }
+        let help = format!("write it in `parameters`: {{\"type\": ..., \"parameters\": {{\"{key}\": ...}}}}");
+        loader.out.faults.push(fault.with_help(help));
+        if action.get("parameters").is_none() {
+            action.put("parameters", Tree::empty_object(action.span));
+        }
+        if let Some(parameters) = action.get_mut("parameters")
+            && parameters.is_object()
+            && parameters.get(&key).is_none()
+        {
+            parameters.put(&key, value);
+        }
+    }
 }
 
 /// Moves `type` before `parameters`, and adds empty parameters if there are none.
