@@ -50,14 +50,58 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
             r#"profiles are beside the workflow: {"workflows": [{...}], "profiles": [...]}, or in pirn.toml"#
         }
         "source" if has("sourceNodeId") => "did you mean `from`?",
-        "target" if has("targetNodeId") => "did you mean `to`?",
+        "target" if has("sourceNodeId") => "did you mean `to`?",
         _ => return None,
     };
     Some(text.to_owned())
 }
 
+/// Fields, and the names that they have in other workflow systems.
+const SYNONYMS: [(&str, &[&str]); 19] = [
+    ("arguments", &["args", "params", "parameters", "input"]),
+    ("breakCondition", &["condition", "until"]),
+    ("choices", &["options"]),
+    ("code", &["script", "source", "body"]),
+    ("concurrency", &["parallelism"]),
+    ("condition", &["if", "when"]),
+    ("expression", &["value"]),
+    ("initialDelayMs", &["delay"]),
+    ("input", &["args", "arguments", "inputs", "params", "parameters"]),
+    ("items", &["collection", "each", "list", "over"]),
+    ("loopId", &["id", "name"]),
+    ("maxIterations", &["count", "iterations", "limit", "times"]),
+    ("output", &["result", "return", "value"]),
+    ("prompt", &["message", "messages", "text", "user"]),
+    ("question", &["message", "prompt", "text", "title"]),
+    ("routes", &["branches", "cases", "conditions"]),
+    ("system", &["instructions", "systemMessage", "systemPrompt"]),
+    ("targetNodeId", &["goto", "next", "target", "then"]),
+    ("variableName", &["name"]),
+];
+
+/// Returns the known field that an unknown one has in other workflow systems.
+pub(super) fn synonym(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    let named = |field: &str| SYNONYMS.iter().any(|(own, words)| *own == field && words.contains(&word));
+    known.iter().copied().find(|field| named(field))
+}
+
+/// Returns the word of a fixed list that a word of other languages means.
+pub(super) fn of_word(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    let meant = match word.to_ascii_lowercase().as_str() {
+        "int" | "integer" | "float" | "double" => "number",
+        "bool" => "boolean",
+        "str" | "text" => "string",
+        "list" => "array",
+        "dict" | "json" | "map" => "object",
+        "all" => "ALL_COMPLETED",
+        "any" | "first" => "ANY_COMPLETED",
+        _ => return None,
+    };
+    known.iter().copied().find(|word| *word == meant)
+}
+
 /// Returns advice for an unknown field in the `config` of a node, if it belongs elsewhere or has another name there.
-pub(super) fn of_config_field(word: &str, known: &[&str]) -> Option<String> {
+pub(super) fn of_config_field(word: &str, known: &[&'static str]) -> Option<String> {
     let has = |name: &str| known.contains(&name);
     // The config of a workflow.
     if has("maxSteps") {
@@ -70,7 +114,7 @@ pub(super) fn of_config_field(word: &str, known: &[&str]) -> Option<String> {
         "timeout" | "timeoutMs" | "timeoutSeconds" if !has("timeout") && !has("timeoutMs") => {
             r#"the time limit belongs to the node, beside `config`: 5 s are "timeoutMs": 5000"#
         }
-        "onError" | "inDoubt" | "name" | "description" if !has(word) => {
+        "onError" | "inDoubt" | "name" | "description" if synonym(word, known).is_none() => {
             return Some(format!("`{word}` belongs to the node, beside `config`"));
         }
         "temperature" | "maxTokens" | "max_tokens" | "topP" | "top_p" | "topK" | "top_k" | "seed" | "stop"
@@ -78,11 +122,18 @@ pub(super) fn of_config_field(word: &str, known: &[&str]) -> Option<String> {
         {
             return Some(format!("write it in `parameters`: {{\"{word}\": ...}}"));
         }
-        "systemPrompt" | "systemMessage" | "instructions" if has("system") => "did you mean `system`?",
         "model" | "provider" if has("profileId") => {
             "a node names a profile by `profileId`, and the profile has the model; `pirn init FOLDER` writes an example"
         }
-        "args" | "params" | "parameters" | "input" if has("arguments") => "did you mean `arguments`?",
+        "condition" | "while" | "until" if has("dataSource") => {
+            "a loop ends when the `breakCondition` of its LOOP_END is true, or after `maxIterations`"
+        }
+        "ms" | "milliseconds" | "delayMs" | "durationMs" if has("seconds") => {
+            r#"the duration is `seconds`: 500 ms are "seconds": 0.5"#
+        }
+        "duration" | "delay" | "minutes" if has("seconds") => {
+            r#"the duration is `seconds`: 5 minutes are "seconds": 300"#
+        }
         "paths" | "branches" if has("forkPathIds") => {
             "`forkPathIds` lists the ids of the paths, and `childNodeIds` their first nodes in the same order"
         }
@@ -136,15 +187,22 @@ pub(super) fn of_value(message: &str) -> Option<String> {
         .then(|| format!("put it into double quotes: \"{value}\""))
 }
 
-/// Returns advice for an object or a list in place of an expression.
-pub(super) fn of_expression(key: &str, message: &str) -> Option<&'static str> {
-    let is_structure = ["an object", "a list"].iter().any(|found| message == format!("expected text, found {found}"));
-    if !is_structure {
-        return None;
-    }
+/// Returns the form of the value of a field, for a value of another type.
+pub(super) fn of_form(key: &str, message: &str) -> Option<&'static str> {
+    let (expected, found) = message.split_once(", found ")?;
+    let is_structure = matches!(found, "an object" | "a list");
     match key {
-        "items" => Some(r#"write an expression in quotes: "[1, 2, 3]" or "input.items""#),
-        "output" | "expression" => Some(r#"write an expression in quotes: "{ total: input.a + 1 }""#),
+        "output" | "expression" if expected == "expected text" && is_structure => {
+            Some(r#"write an expression in quotes: "{ total: input.a + 1 }""#)
+        }
+        "retry" if expected == "expected an object" => Some(r#"write `"retry": {"maxAttempts": 3}`"#),
+        "onError" if expected == "expected an object" => {
+            Some(r#"write `"onError": {"targetNodeId": "ID"}`, with the node that continues after a failure"#)
+        }
+        _ if key.ends_with("Ms") && found.starts_with("string ") => {
+            Some("write milliseconds without quotes: 5 s are 5000")
+        }
+        "seconds" | "timeout" if found.starts_with("string ") => Some("write seconds without quotes: 5 minutes are 300"),
         _ => None,
     }
 }

@@ -47,7 +47,7 @@ impl Problem {
     pub(crate) fn meant(&self) -> Option<(u32, &'static str)> {
         match &self.mismatch.kind {
             MismatchKind::UnknownField(word, known) => {
-                nearest(word, known.iter().copied()).map(|near| (self.object, canonical(near)))
+                similar(word, known).map(|near| (self.object, canonical(near)))
             }
             MismatchKind::Invalid
             | MismatchKind::Missing(_)
@@ -74,9 +74,12 @@ impl Problem {
                 let advice = is_of_config.then(|| advice::of_config_field(word, known)).flatten();
                 Some(advice.unwrap_or_else(|| field_help(word, known)))
             }
-            MismatchKind::UnknownWord(word, known) => nearest(word, known.iter().copied()).map(meant_help),
+            MismatchKind::UnknownWord(word, known) => {
+                let meant = advice::of_word(word, known).or_else(|| nearest(word, known.iter().copied()));
+                meant.map(meant_help)
+            }
             MismatchKind::Invalid => advice::of_value(&self.mismatch.message).or_else(|| {
-                let advice = advice::of_expression(self.key()?, &self.mismatch.message)?;
+                let advice = advice::of_form(self.key()?, &self.mismatch.message)?;
                 Some(advice.to_owned())
             }),
             MismatchKind::Missing(_) | MismatchKind::DuplicateField(_) => None,
@@ -210,13 +213,18 @@ fn second_name<'a>(object: &'a Tree, kind: &MismatchKind) -> Option<&'a Member> 
     named.nth(1)
 }
 
+/// Returns the known field that an unknown one probably means.
+fn similar(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    advice::synonym(word, known).or_else(|| nearest(word, known.iter().copied()))
+}
+
 fn meant_help(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
-fn field_help(word: &str, known: &[&str]) -> String {
+fn field_help(word: &str, known: &[&'static str]) -> String {
     advice::of_field(word, known)
-        .or_else(|| nearest(word, known.iter().copied()).map(meant_help))
+        .or_else(|| similar(word, known).map(meant_help))
         .unwrap_or_else(|| {
             let elsewhere = advice::of_node_field(known).unwrap_or_default();
             format!("{elsewhere}{}", known_fields(known))
