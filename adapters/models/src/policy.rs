@@ -12,6 +12,12 @@ use crate::ProfileFault;
 /// Names of the fields that this file reads from a profile.
 const FIELDS: [&str; 5] = ["timeouts", "retry", "limits", "fallback", "prices"];
 
+/// Names of `endpoint` in other systems.
+const ENDPOINTS: [&str; 6] = ["baseUrl", "baseURL", "base_url", "host", "server", "url"];
+
+/// Names of a number of attempts in other systems.
+const RETRIES: [&str; 4] = ["maxAttempts", "maxRetries", "max_retries", "retries"];
+
 /// Names of parameters of models, which belong into `parameters`.
 const PARAMETERS: [&str; 12] = [
     "temperature",
@@ -50,6 +56,8 @@ pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFaul
             _ if PARAMETERS.contains(&name.as_str()) => {
                 format!("write it into `parameters`: parameters = {{ {name} = ... }}")
             }
+            _ if ENDPOINTS.contains(&name.as_str()) => "did you mean `endpoint`?".to_owned(),
+            _ if RETRIES.contains(&name.as_str()) => "write `retry = { maxAttempts = 3 }`".to_owned(),
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("`{}` has {}", profile.provider, known().collect::<Vec<_>>().join(", ")),
         };

@@ -183,7 +183,7 @@ fn entries(list: Option<Value>, name: &str, faults: &mut Vec<ConfigFault>) -> Ve
         None => Vec::new(),
         Some(Value::Array(list)) => list,
         Some(_) => {
-            let message = format!("`{name}` must be a list of tables");
+            let message = format!("`{name}` must be a list of tables: in TOML, each one begins with [[{name}]]");
             faults.push(ConfigFault {
                 place: format!("/{name}"),
                 ..ConfigFault::new(name, "", message)

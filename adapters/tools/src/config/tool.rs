@@ -116,7 +116,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
             let message = if both.is_some() {
                 "a tool has one of `command` and `http`, not both"
             } else {
-                "a tool needs a table `command` or `http`"
+                "a tool needs a table `command` or `http`: command = { program = \"git\", args = [\"log\"] }"
             };
             fields.fault("", message);
             Kind::Command(CommandConfig::default())

@@ -21,7 +21,9 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
             // at least as many edits as the lengths differ by
             let at_least = folded.len().abs_diff(other.len());
             let ends = folded.len() >= SHORTEST_END && other.ends_with(&folded);
-            let edits = if begins {
+            let edits = if folded == other {
+                0
+            } else if begins {
                 1
             } else if ends {
                 at_least.min(2)
