@@ -60,6 +60,37 @@ fn an_option_of_agent_that_does_not_exist_is_an_error_with_a_suggestion() {
 }
 
 #[test]
+fn a_call_that_the_script_does_not_wait_for_is_reported() {
+    let lost = |code: &str| notes(&runs(code, json!({}), Value::Null));
+    assert_eq!(
+        lost("const answer = agent('a'); return answer.content"),
+        ["warn: agent: 1 call was not executed, because the script ended first: `await` is missing"]
+    );
+    assert_eq!(
+        lost("await agent('a'); tool('x'); sleep(5); return 1"),
+        ["warn: tool: 2 calls were not executed, because the script ended first: `await` is missing"]
+    );
+    // The losers of a join are cancelled.
+    for code in [
+        "return race(50, [() => 1])",
+        "return any([() => agent('SLOW 50 a'), () => 1])",
+        "return Promise.race([agent('SLOW 50 a'), agent('b')])",
+    ] {
+        assert_eq!(lost(code), [""; 0], "{code}");
+    }
+}
+
+#[test]
+fn an_agent_with_an_invalid_schema_fails_with_the_reason() {
+    for (schema, reason) in [("'text'", "schema"), ("{ type: 'strin' }", "did you mean `string`?")] {
+        let code = format!("try {{ await agent('a', {{ schema: {schema} }}) }} catch (e) {{ return e.message }}");
+        let message = output(&code);
+        let message = message.as_str().expect("a message");
+        assert!(message.contains(reason), "{message}");
+    }
+}
+
+#[test]
 fn a_failure_in_parallel_or_pipeline_is_null_in_its_position_and_an_event() {
     let code = "const flat = await parallel([() => agent('a'), () => agent('FAIL b'), () => { throw new Error('c') }, async () => 4])
         const piped = await pipeline([1, 2, 3], (x, item, i) => agent(`${x} ${item} ${i}`),

@@ -363,6 +363,19 @@ export default function (digest, optionFault) {
       calls: freeze({ total: limits.calls, remaining: () => max(0, limits.calls - calls.length) }),
     });
 
+    // A call is executed when the script waits. One that was made after the last `await` never is.
+    const warnOfLostCalls = () => {
+      let lost = 0;
+      let kind;
+      for (let i = known.length; i < calls.length; i++) {
+        // Cancelled by a join.
+        if (!waiting[i]) continue;
+        kind ??= calls[i].kind;
+        lost += 1;
+      }
+      if (lost > 0) note("warn", `${kind}: ${lost === 1 ? "1 call was" : `${lost} calls were`} not executed, because the script ended first: \`await\` is missing`);
+    };
+
     const speak = (level) => (...values) => {
       let text = "";
       for (let i = 0; i < values.length; i++) text += (i > 0 ? " " : "") + textOf(values[i]);
@@ -410,6 +423,7 @@ export default function (digest, optionFault) {
           push(fresh, { kind, args: parse(text), digest: sum });
           push(known, [kind, sum]);
         }
+        if (isOver && end.returned !== undefined) warnOfLostCalls();
         const lines = [];
         for (; noted < notes.length; noted++) push(lines, notes[noted]);
         const seen = tokens ? { total: tokens.total, spent: tokens.spent, from } : undefined;

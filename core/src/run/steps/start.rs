@@ -103,11 +103,14 @@ impl RunMachine {
         let depth = self.deeper(parent)?;
         self.memory.made(source.len() as u64);
         let called = step.env.compile(source).map_err(|faults| {
-            let error = RunError::new(
-                RunErrorCode::NodeFailed,
-                "the workflow written during the run has faults",
-            );
-            error.with_details(json!({ "faults": faults }))
+            // The message reaches the script or the model that wrote the workflow; the details only the report.
+            let first = faults.first().map_or_else(String::new, |fault| format!(": {}", fault.message));
+            let more = match faults.len() {
+                0 | 1 => String::new(),
+                many => format!(" (and {} more)", many - 1),
+            };
+            let message = format!("the workflow written during the run is invalid{first}{more}");
+            RunError::new(RunErrorCode::NodeFailed, message).with_details(json!({ "faults": faults }))
         })?;
         Ok((called, depth))
     }
