@@ -37,7 +37,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "raise the time limit (`timeoutMs`, `timeout`, --timeout), or handle the error with `onError`"
         }
         RunErrorCode::ScriptLimitExceeded => {
-            "an expression may take 1 s, CODE 5 s; docs/reference/limits.md lists all limits"
+            "set `limits` of the SCRIPT node, or of `meta` in a .js file; an expression may take 1 s, CODE 5 s (docs/reference/limits.md)"
         }
         RunErrorCode::TemplateError => "provide the value in the input, or test for it: {{#if path}}...{{/if}}",
         RunErrorCode::NoRouteMatched => "give the ROUTE a `defaultTargetNodeId`",
