@@ -434,7 +434,8 @@ fn model_of(
             let names = names.chain(crate::providers::names());
             let names = names.map(str::to_owned);
             let names: std::collections::BTreeSet<String> = names.chain(models.keys().cloned()).collect();
-            let near = nearest(other, names.iter().map(String::as_str)).or_else(|| provider_of(other).filter(|name| names.contains(*name)));
+            let near = nearest(other, names.iter().map(String::as_str))
+                .or_else(|| provider_of(other).filter(|name| names.contains(*name)));
             let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
             let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             Err(fault(
@@ -450,9 +451,8 @@ fn provider_of(word: &str) -> Option<&'static str> {
     Some(match word.to_ascii_lowercase().as_str() {
         "claude" => "anthropic",
         "google" | "vertex" => "gemini",
-        "azure" | "chatgpt" | "deepseek" | "gpt" | "groq" | "llama.cpp" | "lmstudio" | "mistral" | "openrouter" | "vllm" => {
-            "openai"
-        }
+        "azure" | "chatgpt" | "deepseek" | "gpt" | "groq" | "llama.cpp" | "lmstudio" | "mistral" | "openrouter"
+        | "vllm" => "openai",
         "fake" | "mock" | "test" => "scripted",
         _ => return None,
     })

@@ -49,7 +49,10 @@ impl Scripted {
             Some(Value::Array(list)) => list,
             Some(_) => return Err(vec![fault("/responses".into(), "`responses` must be a list".into())]),
             None => {
-                let written = profile.rest.keys().find(|key| nearest(key, ["responses"].into_iter()).is_some());
+                let written = profile
+                    .rest
+                    .keys()
+                    .find(|key| nearest(key, ["responses"].into_iter()).is_some());
                 let message = match written {
                     Some(key) => format!("`scripted` needs `responses`: did you mean it by `{key}`?"),
                     None => "`scripted` needs `responses`, a list such as [{\"content\": \"Hello\"}]".to_owned(),

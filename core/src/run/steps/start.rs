@@ -104,7 +104,9 @@ impl RunMachine {
         self.memory.made(source.len() as u64);
         let called = step.env.compile(source).map_err(|faults| {
             // The message reaches the script or the model that wrote the workflow; the details only the report.
-            let first = faults.first().map_or_else(String::new, |fault| format!(": {}", fault.message));
+            let first = faults
+                .first()
+                .map_or_else(String::new, |fault| format!(": {}", fault.message));
             let more = match faults.len() {
                 0 | 1 => String::new(),
                 many => format!(" (and {} more)", many - 1),

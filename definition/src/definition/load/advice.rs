@@ -81,7 +81,11 @@ const SYNONYMS: [(&str, &[&str]); 19] = [
 
 /// Returns the known field that an unknown one has in other workflow systems.
 pub(super) fn synonym(word: &str, known: &[&'static str]) -> Option<&'static str> {
-    let named = |field: &str| SYNONYMS.iter().any(|(own, words)| *own == field && words.contains(&word));
+    let named = |field: &str| {
+        SYNONYMS
+            .iter()
+            .any(|(own, words)| *own == field && words.contains(&word))
+    };
     known.iter().copied().find(|field| named(field))
 }
 
@@ -202,7 +206,9 @@ pub(super) fn of_form(key: &str, message: &str) -> Option<&'static str> {
         _ if key.ends_with("Ms") && found.starts_with("string ") => {
             Some("write milliseconds without quotes: 5 s are 5000")
         }
-        "seconds" | "timeout" if found.starts_with("string ") => Some("write seconds without quotes: 5 minutes are 300"),
+        "seconds" | "timeout" if found.starts_with("string ") => {
+            Some("write seconds without quotes: 5 minutes are 300")
+        }
         _ => None,
     }
 }

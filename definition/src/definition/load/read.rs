@@ -46,9 +46,7 @@ impl Problem {
     /// Returns the start of the object with a misspelt field, and the field that was probably meant.
     pub(crate) fn meant(&self) -> Option<(u32, &'static str)> {
         match &self.mismatch.kind {
-            MismatchKind::UnknownField(word, known) => {
-                similar(word, known).map(|near| (self.object, canonical(near)))
-            }
+            MismatchKind::UnknownField(word, known) => similar(word, known).map(|near| (self.object, canonical(near))),
             MismatchKind::Invalid
             | MismatchKind::Missing(_)
             | MismatchKind::DuplicateField(_)

@@ -93,9 +93,14 @@ fn move_parameters(loader: &mut Loader, action: &mut Tree) {
     *members = own;
     for Member { key, key_span, value } in moved {
         let message = format!("unknown field `{key}`");
-        let fault = loader.source.fault(FaultCode::UnknownField, key_span, key_span, message);
+        let fault = loader
+            .source
+            .fault(FaultCode::UnknownField, key_span, key_span, message);
         if let Some(near) = nearest(&key, ["type", "parameters"].into_iter()) {
-            loader.out.faults.push(fault.with_help(format!("did you mean `{near}`?")));
+            loader
+                .out
+                .faults
+                .push(fault.with_help(format!("did you mean `{near}`?")));
             if action.get(near).is_none() {
                 action.put(near, value);
             }
