@@ -82,7 +82,10 @@ fn a_call_that_the_script_does_not_wait_for_is_reported() {
 
 #[test]
 fn an_agent_with_an_invalid_schema_fails_with_the_reason() {
-    for (schema, reason) in [("'text'", "schema"), ("{ type: 'strin' }", "did you mean `string`?")] {
+    for (schema, reason) in [
+        ("'text'", "JSON Schema: \"text\""),
+        ("{ type: 'strin' }", "did you mean `string`?"),
+    ] {
         let code = format!("try {{ await agent('a', {{ schema: {schema} }}) }} catch (e) {{ return e.message }}");
         let message = output(&code);
         let message = message.as_str().expect("a message");
