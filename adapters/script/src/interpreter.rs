@@ -60,6 +60,10 @@ impl Interpreter {
     }
 
     /// Returns whether [`Interpreter::prepare`] takes about as long as a script.
+    #[cfg_attr(
+        not(feature = "javascript"),
+        allow(clippy::unused_self, reason = "only QuickJS needs preparation")
+    )]
     pub(super) fn must_prepare(&self) -> bool {
         #[cfg(feature = "javascript")]
         return self.reserve.must_prepare();
