@@ -3,16 +3,12 @@
 //! Outside of a string, each becomes a call that reads the path strictly; a string that contains some becomes a concatenation.
 //! Values are never pasted into the source, so they cannot be parsed as code.
 
-use std::ops::Range;
-
 use pirn_definition::script::Path;
 
 /// An expression with its `{{path}}`s replaced, and the replaced paths.
 pub(super) struct Rewritten {
     pub(super) source: String,
     pub(super) paths: Vec<Path>,
-    /// Byte offsets of the paths in the old text.
-    pub(super) starts: Vec<usize>,
     pub(super) shifts: Shifts,
 }
 
@@ -36,14 +32,13 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
         return None;
     }
     let mut text = String::with_capacity(source.len());
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     let mut shifts = Vec::new();
     let mut rest = source;
     while let Some(c) = rest.chars().next() {
-        let at = source.len() - rest.len();
         if let Some((path, after)) = placeholder(rest).filter(|_| !text.ends_with('$')) {
-            text.push_str(&call(found.len()));
-            found.push((path_start(source, at), path));
+            text.push_str(&call(paths.len()));
+            paths.push(path);
             rest = after;
             shifts.push((text.len(), source.len() - rest.len()));
             continue;
@@ -51,7 +46,7 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
         let end = match c {
             '"' | '\'' => {
                 let end = string_end(rest, c);
-                text.push_str(&with_sums(source, at..at + end, c, &mut found, &call));
+                text.push_str(&with_sums(&rest[..end], c, &mut paths, &call));
                 rest = &rest[end..];
                 shifts.push((text.len(), source.len() - rest.len()));
                 continue;
@@ -66,19 +61,11 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
         rest = &rest[end..];
     }
     let shifts = Shifts(shifts);
-    let (starts, paths): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     (!paths.is_empty()).then_some(Rewritten {
         source: text,
         paths,
-        starts,
         shifts,
     })
-}
-
-/// Returns the offset of the path in the `{{path}}` at an offset.
-fn path_start(source: &str, at: usize) -> usize {
-    let inside = &source[at + 2..];
-    at + 2 + (inside.len() - inside.trim_start().len())
 }
 
 /// Parses a `{{path}}` at the start of `text`; returns it with the remaining text.
@@ -93,15 +80,8 @@ fn placeholder(text: &str) -> Option<(Path, &str)> {
     Some((Path::of_template(inside)?, after))
 }
 
-/// Returns the string literal at `at` unchanged, or as a concatenation if it contains `{{path}}`s.
-fn with_sums(
-    source: &str,
-    at: Range<usize>,
-    quote: char,
-    found: &mut Vec<(usize, Path)>,
-    call: &impl Fn(usize) -> String,
-) -> String {
-    let literal = &source[at.clone()];
+/// Returns a string literal unchanged, or as a concatenation if it contains `{{path}}`s.
+fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(usize) -> String) -> String {
     let mut sum = String::new();
     let mut rest = literal;
     while let Some(start) = rest.find("{{") {
@@ -111,8 +91,8 @@ fn with_sums(
             continue;
         };
         sum.push_str(&rest[..start]);
-        sum.push_str(&[&quote.to_string(), " + ", &call(found.len()), " + ", &quote.to_string()].concat());
-        found.push((path_start(source, at.end - rest.len() + start), path));
+        sum.push_str(&[&quote.to_string(), " + ", &call(paths.len()), " + ", &quote.to_string()].concat());
+        paths.push(path);
         rest = after;
     }
     sum.push_str(rest);
@@ -196,19 +176,6 @@ mod tests {
             assert_eq!(Some(rewritten.shifts.original(new)), source.find(name), "{name}");
         }
         assert_eq!(rewritten.shifts.original(0), 0);
-    }
-
-    #[test]
-    fn paths_have_their_offsets_in_the_old_text() {
-        let source = "é + {{a}} + 'é {{ b.c }}, {{d-e[0]}}' + {{a}}";
-        let rewritten = rewrite(source, |index| format!("at({index})")).unwrap();
-        let shown: Vec<_> = rewritten
-            .starts
-            .iter()
-            .zip(&rewritten.paths)
-            .map(|(start, path)| &source[*start..start + path.source().len()])
-            .collect();
-        assert_eq!(shown, ["a", "b.c", "d-e[0]", "a"]);
     }
 
     #[test]

@@ -139,7 +139,6 @@ impl TextFault {
 #[cfg(feature = "javascript")]
 fn names_of_expression(text: &str) -> Vec<FreeName> {
     use crate::quickjs::realm::{PLACEHOLDER, placeholder_call};
-    use crate::template::name_of_path;
 
     let Some(rewritten) = crate::placeholder::rewrite(text, placeholder_call) else {
         return free_names(text);
@@ -147,7 +146,7 @@ fn names_of_expression(text: &str) -> Vec<FreeName> {
     let free = free_names(&rewritten.source).into_iter();
     let own = free.filter(|free| free.name != PLACEHOLDER);
     let original = |at: Range<usize>| rewritten.shifts.original(at.start)..rewritten.shifts.original(at.end);
-    let own = own.map(|free| FreeName {
+    own.map(|free| FreeName {
         at: original(free.at),
         members: free
             .members
@@ -158,12 +157,8 @@ fn names_of_expression(text: &str) -> Vec<FreeName> {
             })
             .collect(),
         ..free
-    });
-    let paths = rewritten.starts.iter().zip(&rewritten.paths);
-    let of_paths = paths.map(|(start, path)| name_of_path(text, path, *start..start + path.source().len()));
-    let mut names: Vec<_> = own.chain(of_paths).collect();
-    names.sort_by_key(|free| free.at.start);
-    names
+    })
+    .collect()
 }
 
 #[cfg(not(feature = "javascript"))]

@@ -92,27 +92,22 @@ fn free_name(source: &str, tag: &Tag<'_>) -> Option<FreeName> {
         return None;
     }
     let start = tag.at + tag.text.find(tag.inside)?;
-    Some(name_of_path(source, &path, start..start + tag.inside.len()))
-}
-
-/// Returns the root of a path at a place of the source as a free name.
-pub(crate) fn name_of_path(source: &str, path: &Path, at: Range<usize>) -> FreeName {
-    let root = path.root();
-    let end = at.start + root.len();
+    let end = start + root.len();
+    let path_end = start + tag.inside.len();
     let is_nodes = root.as_ref() == "nodes";
     let member = is_nodes
-        .then(|| member(source, end..at.end))
+        .then(|| member(source, end..path_end))
         .flatten()
-        .map(|(name, after)| Member {
-            at: name,
-            field: member(source, after..at.end).map(|(field, _)| field),
+        .map(|(at, after)| Member {
+            at,
+            field: member(source, after..path_end).map(|(field, _)| field),
         });
-    FreeName {
+    Some(FreeName {
         name: root.to_string(),
-        at: at.start..end,
+        at: start..end,
         is_assigned: false,
         members: member.into_iter().collect(),
-    }
+    })
 }
 
 /// Returns the range of the member at the start of `within`, `.x-y` or `["x"]`, and the end of the access.

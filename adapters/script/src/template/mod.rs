@@ -25,8 +25,6 @@ use pirn_definition::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::fault::free_names as names_of_template;
-#[cfg(feature = "javascript")]
-pub(crate) use self::fault::name_of_path;
 pub use self::fault::place_in_tags;
 pub use self::helpers::template_helpers;
 use self::helpers::{BoundedOutput, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};

@@ -1,7 +1,5 @@
 //! Snippets are checked without being run.
 
-use pirn_definition::graph::{Snippet, SnippetKind, Syntax};
-
 use crate::TextSyntax;
 
 #[test]
@@ -144,25 +142,6 @@ fn invalid_sources_are_faults_with_a_location() {
             "{text:?}: {fault:?}"
         );
     }
-}
-
-#[test]
-fn paths_in_an_expression_are_names_of_its_scope() {
-    let source = "é + {{ b.c }} + 'x {{nodes.first-node.content}}' + [a].map(y => y + {{y}}) + `{{not}}`";
-    let names = TextSyntax::default().free_names(&Snippet {
-        kind: SnippetKind::Expression,
-        source: source.into(),
-    });
-    let shown: Vec<_> = names
-        .iter()
-        .map(|free| (free.name.as_str(), &source[free.at.clone()]))
-        .collect();
-    assert_eq!(
-        shown,
-        [("é", "é"), ("b", "b"), ("nodes", "nodes"), ("a", "a"), ("y", "y")]
-    );
-    assert_eq!(&source[names[2].members[0].at.clone()], "first-node");
-    assert_eq!(names[4].at.start, source.find("{{y}}").unwrap() + 2);
 }
 
 #[test]
