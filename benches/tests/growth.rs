@@ -28,16 +28,15 @@ async fn cost(workload: Workload) -> (f64, f64) {
     (change.allocations as f64, change.bytes_allocated as f64)
 }
 
-/// Returns the bytes that runs which wait hold: the fewest of many measurements, because an arbiter answers `status` before it frees the
-/// buffers of the same turn.
-async fn held_by_waiting(region: &Region<'_, System>, run: &RunHandle) -> f64 {
-    let mut fewest = f64::INFINITY;
+/// Returns the bytes allocated since `before` while runs wait: the minimum of many measurements, because an arbiter answers `status`
+/// before it frees the buffers of its turn.
+async fn held_by_waiting(before: usize, run: &RunHandle) -> f64 {
+    let mut least = usize::MAX;
     for _ in 0..100 {
-        let change = region.change();
-        fewest = fewest.min(change.bytes_allocated as f64 - change.bytes_deallocated as f64);
+        least = least.min(held().saturating_sub(before));
         run.status().await;
     }
-    fewest
+    least as f64
 }
 
 /// Returns a workflow that calls its model `turns` times in a loop, and then waits.
@@ -71,14 +70,13 @@ async fn after_model_calls(builder: EngineBuilder, count: u64) -> (Engine, RunHa
             Ok(Value::Null)
         });
     let engine = builder.build().expect("valid");
-    let region = Region::new(COUNTED);
+    let before = held();
     let run = engine.start("turns", json!(0)).expect("admitted");
     while !has_arrived.load(Ordering::Relaxed) {
         tokio::task::yield_now().await;
     }
     stand(&run, 1, 1).await;
-    let change = region.change();
-    let bytes = change.bytes_allocated as f64 - change.bytes_deallocated as f64;
+    let bytes = held().saturating_sub(before) as f64;
     (engine, run, bytes)
 }
 
@@ -87,7 +85,7 @@ fn held() -> usize {
     stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
 }
 
-/// Replays whose memory is sampled.
+/// Number of replays in which the memory is sampled.
 const SAMPLED_REPLAYS: usize = 8;
 
 /// Returns the maximum of the allocated bytes during `work`, sampled by another thread, and the result of `work`.
@@ -174,10 +172,10 @@ async fn costs_grow_linearly_and_waiting_threads_stay_small() {
         .workflows(workflows::fork_of_idle(threads).to_string())
         .build()
         .expect("valid");
-    let region = Region::new(COUNTED);
+    let before = held();
     let run = engine.start("idle-fork", serde_json::json!(0)).expect("admitted");
     stand(&run, threads + 1, threads + 1).await;
-    let bytes = held_by_waiting(&region, &run).await / threads as f64;
+    let bytes = held_by_waiting(before, &run).await / threads as f64;
     assert!((200.0..=1_100.0).contains(&bytes), "a waiting thread has {bytes} bytes");
     run.cancel("enough");
     run.outcome().await;
@@ -189,12 +187,12 @@ async fn costs_grow_linearly_and_waiting_threads_stay_small() {
         .expect("valid");
     let start = || engine.start("idle", serde_json::json!(0)).expect("admitted");
     stand(&start(), 1, 1).await;
-    let region = Region::new(COUNTED);
+    let before = held();
     let waiting: Vec<_> = (0..runs).map(|_| start()).collect();
     for run in &waiting {
         stand(run, 1, 1).await;
     }
-    let bytes = held_by_waiting(&region, &waiting[0]).await / f64::from(runs);
+    let bytes = held_by_waiting(before, &waiting[0]).await / f64::from(runs);
     assert!((1_000.0..=3_600.0).contains(&bytes), "a waiting run has {bytes} bytes");
     for run in &waiting {
         run.cancel("enough");

@@ -81,7 +81,7 @@ fn starting() -> String {
     json!({"workflows": [line(&json!([trigger("t", &starts)])), mine]}).to_string()
 }
 
-/// Kills the run before and after each of its commits, resumes it, and passes what is known then to `check`.
+/// Kills the run before and after each of its commits and resumes it. Then calls `check` with the received events and the store.
 fn resume_after_each_crash(
     bundle: &str,
     prepared: impl Fn() -> MemoryStore,

@@ -360,7 +360,6 @@ fn link_of(
     if let Some(message) = profile.api_key_env.as_deref().and_then(variable_name_fault) {
         return Err(vec![ProfileFault::new(profile.id.as_str(), "/apiKeyEnv", message)]);
     }
-    let model = model_of(&profile, models, choose)?;
     let is_in_code = models.contains_key(&profile.id) || models.contains_key(&profile.provider);
     let own: Option<&[&str]> = match profile.provider.as_str() {
         "scripted" => Some(&["responses"]),
@@ -368,12 +367,15 @@ fn link_of(
         // Other built-in providers check their fields themselves.
         _ => None,
     };
-    if let Some(own) = own.filter(|_| !is_in_code) {
-        let unknown = policy::unknown_fields(&profile, own);
-        if !unknown.is_empty() {
-            return Err(unknown);
+    let own = own.filter(|_| !is_in_code);
+    let mut faults = own.map_or_else(Vec::new, |own| policy::unknown_fields(&profile, own));
+    let model = match model_of(&profile, models, choose) {
+        Ok(model) if faults.is_empty() => model,
+        failed => {
+            faults.extend(failed.err().into_iter().flatten());
+            return Err(faults);
         }
-    }
+    };
     for warning in warnings(&profile) {
         tracing::warn!(%warning, "a profile");
     }

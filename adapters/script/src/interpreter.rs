@@ -59,7 +59,7 @@ impl Interpreter {
         }
     }
 
-    /// Returns whether [`Interpreter::prepare`] takes about as long as a script.
+    /// Returns true if [`Interpreter::prepare`] creates a realm, which takes about as long as a script.
     #[cfg_attr(
         not(feature = "javascript"),
         allow(clippy::unused_self, reason = "only QuickJS needs preparation")

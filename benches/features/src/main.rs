@@ -72,18 +72,13 @@ fn main() -> std::io::Result<()> {
         }
         ["scripts"] => {
             let all = runtime.block_on(scripts::measure())?;
-            for times in &all {
+            for (times, most) in &all {
                 let [min, median] = [times.min(), times.median()];
-                let most = match &*times.side {
-                    "a CODE node, `thread`" => "1.25 x bare",
-                    "a CODE node, `process`" => "1.5 x bare",
-                    _ => "",
-                };
                 writeln!(
                     out,
                     "| a step: {} | {min:.1} / {median:.1} us (min / median), {:.2} x bare rquickjs | {most} |",
                     times.side,
-                    median / all[0].median()
+                    median / all[0].0.median()
                 )?;
             }
             Ok(())

@@ -115,7 +115,7 @@ export class OpenRun {
 
   async #loadSteps() {
     const all = await this.#pages<Step>("/steps", (page) => page.steps as Step[]);
-    // The end of the run has the number of the last step, whose events it would take.
+    // The entry for the end has the number of the last step: it would replace the events of that step.
     this.#stepList = all.filter((step) => step.kind !== "end");
     this.#alignSteps();
   }

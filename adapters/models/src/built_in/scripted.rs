@@ -9,7 +9,7 @@ use pirn_conversation::conversation::{Estimator, ModelRequest, message_cost};
 use pirn_conversation::model_call::{CallBound, FinishReason};
 use pirn_core::thread::ModelReply;
 use pirn_definition::Millis;
-use pirn_definition::definition::{Profile, json_from_value, nearest};
+use pirn_definition::definition::{Profile, json_from_value};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::{Message, Role, ToolCall};
 use regex::Regex;
@@ -49,15 +49,8 @@ impl Scripted {
             Some(Value::Array(list)) => list,
             Some(_) => return Err(vec![fault("/responses".into(), "`responses` must be a list".into())]),
             None => {
-                let written = profile
-                    .rest
-                    .keys()
-                    .find(|key| nearest(key, ["responses"].into_iter()).is_some());
-                let message = match written {
-                    Some(key) => format!("`scripted` needs `responses`: did you mean it by `{key}`?"),
-                    None => "`scripted` needs `responses`, a list such as [{\"content\": \"Hello\"}]".to_owned(),
-                };
-                return Err(vec![fault("/responses".into(), message)]);
+                let message = "`scripted` needs `responses`, a list such as [{\"content\": \"Hello\"}]";
+                return Err(vec![fault("/responses".into(), message.into())]);
             }
         };
         let mut faults = Vec::new();

@@ -239,7 +239,7 @@ impl Drop for JobGuard {
     }
 }
 
-/// Calls a callback. A panic of it must not end the thread, which serves other jobs.
+/// Calls a callback and catches its panic, which would end a thread that serves other jobs.
 fn deliver(answer: Answer, done: TaskResult) {
     if catch_unwind(AssertUnwindSafe(|| answer(done))).is_err() {
         tracing::error!("the callback of a script panicked");

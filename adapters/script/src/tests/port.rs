@@ -260,7 +260,7 @@ fn dropping_the_port_does_not_wait_for_a_stuck_script() {
     gate.open();
 }
 
-/// Starts a script whose callback panics.
+/// Starts a script with a callback that panics.
 fn start_with_panicking_callback(port: &ScriptPort, code: &str) -> ScriptHandle {
     let job = ScriptJob {
         graph: &graph(code),

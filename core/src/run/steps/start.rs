@@ -104,14 +104,12 @@ impl RunMachine {
         self.memory.made(source.len() as u64);
         let called = step.env.compile(source).map_err(|faults| {
             // The message reaches the script or the model that wrote the workflow; the details only the report.
-            let first = faults
-                .first()
-                .map_or_else(String::new, |fault| format!(": {}", fault.message));
-            let more = match faults.len() {
-                0 | 1 => String::new(),
-                many => format!(" (and {} more)", many - 1),
+            let reason = match &faults[..] {
+                [] => String::new(),
+                [only] => format!(": {}", only.message),
+                [first, more @ ..] => format!(": {} (and {} more)", first.message, more.len()),
             };
-            let message = format!("the workflow written during the run is invalid{first}{more}");
+            let message = format!("the workflow written during the run is invalid{reason}");
             RunError::new(RunErrorCode::NodeFailed, message).with_details(json!({ "faults": faults }))
         })?;
         Ok((called, depth))

@@ -128,12 +128,18 @@ struct Found<'a>(Unexpected<'a>);
 
 impl fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Unexpected::Map | Unexpected::StructVariant => f.write_str("an object"),
-            Unexpected::Seq | Unexpected::TupleVariant => f.write_str("a list"),
-            Unexpected::Unit | Unexpected::Option => f.write_str("null"),
-            other => other.fmt(f),
-        }
+        let found = self.0.to_string();
+        f.write_str(structure_in_json(&found).unwrap_or(&found))
+    }
+}
+
+/// Returns the JSON term for a structure or null that serde describes as `found`.
+pub(super) fn structure_in_json(found: &str) -> Option<&'static str> {
+    match found {
+        "map" | "struct variant" => Some("an object"),
+        "sequence" | "byte array" | "tuple variant" => Some("a list"),
+        "unit value" | "Option value" | "null" => Some("null"),
+        _ => None,
     }
 }
 

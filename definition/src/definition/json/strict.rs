@@ -12,7 +12,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Number, Value};
 
-use super::deserialize::{Mismatch, MismatchKind};
+use super::deserialize::{Mismatch, MismatchKind, structure_in_json};
 use super::{Json, Lines, Member, Span, Step, Tree, parse, pointer_at, pointer_of};
 use crate::definition::load::nearest;
 
@@ -395,10 +395,10 @@ fn in_json(wanted: &str) -> String {
 /// Returns a message of serde in JSON terms.
 fn found_in_json(found: &str) -> String {
     let rest = |word: &str| found.strip_prefix(word).map(|rest| rest.trim_matches('`').to_owned());
+    if let Some(structure) = structure_in_json(found) {
+        return structure.to_owned();
+    }
     match found {
-        "map" | "struct variant" => "an object".to_owned(),
-        "sequence" | "byte array" | "tuple variant" => "a list".to_owned(),
-        "unit value" | "Option value" | "null" => "null".to_owned(),
         "enum" | "unit variant" | "newtype variant" | "newtype struct" => "a value of another form".to_owned(),
         _ => ["integer ", "floating point ", "boolean "]
             .into_iter()

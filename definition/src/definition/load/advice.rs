@@ -45,7 +45,6 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
         "timeout" if has("timeoutMs") && !has("timeout") => {
             r#"the limit here is `timeoutMs`, in milliseconds: 30 s are `"timeoutMs": 30000`"#
         }
-        "workflow" | "workflowId" if has("subgraphId") => "did you mean `subgraphId`?",
         "profiles" if has("nodes") && has("edges") => {
             r#"profiles are beside the workflow: {"workflows": [{...}], "profiles": [...]}, or in pirn.toml"#
         }
@@ -57,7 +56,7 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
 }
 
 /// Fields, and the names that they have in other workflow systems.
-const SYNONYMS: [(&str, &[&str]); 19] = [
+const SYNONYMS: [(&str, &[&str]); 20] = [
     ("arguments", &["args", "params", "parameters", "input"]),
     ("breakCondition", &["condition", "until"]),
     ("choices", &["options"]),
@@ -74,12 +73,13 @@ const SYNONYMS: [(&str, &[&str]); 19] = [
     ("prompt", &["message", "messages", "text", "user"]),
     ("question", &["message", "prompt", "text", "title"]),
     ("routes", &["branches", "cases", "conditions"]),
+    ("subgraphId", &["workflow", "workflowId"]),
     ("system", &["instructions", "systemMessage", "systemPrompt"]),
     ("targetNodeId", &["goto", "next", "target", "then"]),
     ("variableName", &["name"]),
 ];
 
-/// Returns the known field that an unknown one has in other workflow systems.
+/// Returns the field of the list `known` for which other workflow systems use the name `word`.
 pub(super) fn synonym(word: &str, known: &[&'static str]) -> Option<&'static str> {
     let named = |field: &str| {
         SYNONYMS
@@ -89,7 +89,7 @@ pub(super) fn synonym(word: &str, known: &[&'static str]) -> Option<&'static str
     known.iter().copied().find(|field| named(field))
 }
 
-/// Returns the word of a fixed list that a word of other languages means.
+/// Returns the word of the list `known` for which other languages use `word`.
 pub(super) fn of_word(word: &str, known: &[&'static str]) -> Option<&'static str> {
     let meant = match word.to_ascii_lowercase().as_str() {
         "int" | "integer" | "float" | "double" => "number",
@@ -107,10 +107,6 @@ pub(super) fn of_word(word: &str, known: &[&'static str]) -> Option<&'static str
 /// Returns advice for an unknown field in the `config` of a node, if it belongs elsewhere or has another name there.
 pub(super) fn of_config_field(word: &str, known: &[&'static str]) -> Option<String> {
     let has = |name: &str| known.contains(&name);
-    // The config of a workflow.
-    if has("maxSteps") {
-        return None;
-    }
     let text = match word {
         "retry" | "retries" | "maxRetries" | "maxAttempts" => {
             r#"retries belong to the node, beside `config`: "retry": {"maxAttempts": 3}"#

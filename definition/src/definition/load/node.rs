@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use super::Loader;
 use super::advice;
 use super::nearest::nearest;
-use super::read::{NoFields, problems};
+use super::read::{NODE_CONFIG, NoFields, problems};
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::LoadGaps;
@@ -130,7 +130,7 @@ fn read_config(
     holes: &mut LoadGaps,
 ) -> Option<(NodeConfig, bool)> {
     let before = loader.out.faults.len();
-    let parents: &[&str] = &["config"];
+    let parents = NODE_CONFIG;
     let read = match word {
         "START" => loader.read::<NoFields>(config, parents).map(|_| NodeConfig::Start),
         "START_FROM_TRIGGER" => loader
@@ -192,7 +192,7 @@ fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
 /// Reads a JOIN. A missing or unknown strategy is replaced by another one, so that other faults are found.
 fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
     if !config.is_object() {
-        return loader.read::<JoinConfig>(config, &["config"]);
+        return loader.read::<JoinConfig>(config, NODE_CONFIG);
     }
     let given = config.take("joinStrategy").map(|member| member.value);
     let span = given.as_ref().map_or(config.span, |word| word.span);
@@ -201,7 +201,7 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
         let known = found.is_empty();
         let faults = found
             .into_iter()
-            .map(|found| found.under("joinStrategy").fault(&loader.source, &["config"]));
+            .map(|found| found.under("joinStrategy").fault(&loader.source, NODE_CONFIG));
         loader.out.faults.extend(faults);
         known.then_some(word)
     } else {
@@ -215,7 +215,7 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
     };
     let word = known.unwrap_or_else(|| Tree::text(span, "ALL_COMPLETED"));
     config.put("joinStrategy", word);
-    loader.read::<JoinConfig>(config, &["config"])
+    loader.read::<JoinConfig>(config, NODE_CONFIG)
 }
 
 const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_FAILED, SUCCESS_COUNT_THRESHOLD";
@@ -224,7 +224,7 @@ const OPERATIONS: [&str; 7] = ["insert", "replace", "truncate", "clear", "filter
 
 /// Reads `{operation: "truncate", keepFirst: 2}`, or the form with the fields in a nested object named after the operation.
 fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
-    let parents: &[&str] = &["config"];
+    let parents = NODE_CONFIG;
     let Some(operation) = config.take("operation") else {
         loader.fault_in(FaultCode::MissingField, config, "`operation` is missing");
         return None;

@@ -10,6 +10,8 @@ use crate::definition::fault::{Fault, FaultCode, MAX_FAULTS};
 use crate::definition::json::{Member, Mismatch, MismatchKind, Span, Step, Tree};
 use crate::definition::origin::Source;
 
+/// Keys from a workflow to the config of a node.
+pub(super) const NODE_CONFIG: &[&str] = &["nodes", "config"];
 /// Maximum number of valid fields listed in the advice for an unknown one.
 const MAX_LISTED: usize = 12;
 /// Maximum number of mismatches reported for one object.
@@ -68,7 +70,7 @@ impl Problem {
         let fault = source.fault(code, self.span, self.shown, message);
         let help = match &self.mismatch.kind {
             MismatchKind::UnknownField(word, known) => {
-                let is_of_config = parents == ["config"] && self.steps.len() == 1;
+                let is_of_config = parents == NODE_CONFIG && self.steps.len() == 1;
                 let advice = is_of_config.then(|| advice::of_config_field(word, known)).flatten();
                 Some(advice.unwrap_or_else(|| field_help(word, known)))
             }
@@ -211,7 +213,7 @@ fn second_name<'a>(object: &'a Tree, kind: &MismatchKind) -> Option<&'a Member> 
     named.nth(1)
 }
 
-/// Returns the known field that an unknown one probably means.
+/// Returns the field of the list `known` that an unknown field stands for: by its name in other systems, or else the most similar one.
 fn similar(word: &str, known: &[&'static str]) -> Option<&'static str> {
     advice::synonym(word, known).or_else(|| nearest(word, known.iter().copied()))
 }

@@ -96,6 +96,7 @@ fn move_parameters(loader: &mut Loader, action: &mut Tree) {
         let fault = loader
             .source
             .fault(FaultCode::UnknownField, key_span, key_span, message);
+        // A misspelt `type` or `parameters`.
         if let Some(near) = nearest(&key, ["type", "parameters"].into_iter()) {
             loader
                 .out
@@ -108,9 +109,7 @@ fn move_parameters(loader: &mut Loader, action: &mut Tree) {
         }
         let help = format!("write it in `parameters`: {{\"type\": ..., \"parameters\": {{\"{key}\": ...}}}}");
         loader.out.faults.push(fault.with_help(help));
-        if action.get("parameters").is_none() {
-            action.put("parameters", Tree::empty_object(action.span));
-        }
+        add_parameters(action);
         if let Some(parameters) = action.get_mut("parameters")
             && parameters.is_object()
             && parameters.get(&key).is_none()
@@ -122,13 +121,18 @@ fn move_parameters(loader: &mut Loader, action: &mut Tree) {
 
 /// Moves `type` before `parameters`, and adds empty parameters if there are none.
 fn order_action(action: &mut Tree) {
+    add_parameters(action);
+    if let Some(word) = action.take("type") {
+        action.put("type", word.value);
+    }
+}
+
+/// Adds empty parameters to an action without any.
+fn add_parameters(action: &mut Tree) {
     if action
         .get("parameters")
         .is_none_or(|given| matches!(given.value, Json::Null))
     {
         action.put("parameters", Tree::empty_object(action.span));
-    }
-    if let Some(word) = action.take("type") {
-        action.put("type", word.value);
     }
 }
