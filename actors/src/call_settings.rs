@@ -83,17 +83,22 @@ impl CallSettings {
 
 /// Returns the specs of a node's tools: registered and built-in ones, followed by workflows.
 pub(crate) fn specs(tools: &dyn Tools, workflows: &Graphs, names: &[Arc<str>]) -> Vec<ToolSpec> {
-    let mut specs = tools.specs(names);
-    let registered = specs.len();
     let called = names.iter().filter_map(|name| workflows.get(workflow_of_tool(name)?));
-    specs.extend(called.map(|graph| {
-        let unsaid = || format!("Runs the workflow {} and returns its output.", graph.workflow_id);
-        ToolSpec {
-            name: workflow_tool_name(&graph.workflow_id),
-            description: graph.about.description.clone().unwrap_or_else(unsaid),
-            parameters: graph.about.argument_schema(),
-        }
-    }));
+    let called: Vec<ToolSpec> = called
+        .map(|graph| {
+            let unsaid = || format!("Runs the workflow {} and returns its output.", graph.workflow_id);
+            ToolSpec {
+                name: workflow_tool_name(&graph.workflow_id),
+                description: graph.about.description.clone().unwrap_or_else(unsaid),
+                parameters: graph.about.argument_schema(),
+            }
+        })
+        .collect();
+    let mut specs = tools.specs(names);
+    // A pattern may match a tool with the name of a workflow. Calls of that name start the workflow, and providers refuse equal names.
+    specs.retain(|spec| called.iter().all(|called| called.name != spec.name));
+    let registered = specs.len();
+    specs.extend(called);
     if let Some(place) = specs[..registered].iter().position(is_run_code) {
         let others = specs.iter().filter(|spec| BuiltInTool::of_name(&spec.name).is_none());
         let listed: String = others.map(function_of_script).collect();

@@ -104,6 +104,9 @@ impl RunEnvironment for ActorEnvironment<'_> {
     fn fits(&self, schema: &Value, value: &Value) -> Result<(), SchemaMismatch> {
         (self.inline_services.ports().fits)(schema, value)
     }
+    fn schema_fault(&self, schema: &Value) -> Option<String> {
+        (self.inline_services.ports().schema_fault)(schema)
+    }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         // A closure, because a replay uses the recorded value instead of the current configuration.
         let ask = || self.inline_services.token_limit(graph);

@@ -538,6 +538,8 @@ pub struct Ports {
     pub notify: Arc<Notify>,
     /// Validates a person's answer.
     pub fits: Fits,
+    /// Returns the fault of a JSON Schema that is invalid.
+    pub schema_fault: fn(&Value) -> Option<String>,
     /// Stores the state of sessions.
     pub sessions: Arc<dyn crate::sessions::SessionKeeper>,
     /// Persists the progress of schedules. None: no schedule fires.

@@ -265,7 +265,7 @@ impl ReplayFacts {
             | thread::Effect::ScriptStep { id, node, .. }
             | thread::Effect::Evaluate { id, node, .. }
             | thread::Effect::Timer { id, node, .. }
-            | thread::Effect::Ask { id, node } => (*id, Some(*node)),
+            | thread::Effect::Ask { id, node, .. } => (*id, Some(*node)),
             thread::Effect::WaitEvent { id, node, .. } => {
                 self.waits.insert((thread, *id), self.events.len());
                 (*id, Some(*node))

@@ -106,6 +106,68 @@ fn the_names_of_workflow_tools_are_checked_when_the_workflow_is_loaded() {
     );
 }
 
+#[test]
+fn a_deferred_workflow_is_a_fault() {
+    let config = json!({"tools": [{"name": "workflow:math.double", "deferred": true}]});
+    let bundle = calling(&config, &json!([]), &[double()]);
+    let error = Engine::builder()
+        .workflows(bundle.to_string())
+        .build()
+        .expect_err("a fault");
+    let expected = "`workflow:math.double` is a workflow, which cannot be deferred: remove `deferred`";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+/// Returns the results of submitting these workflows in a node with these tools, all of which consent to nothing.
+fn results_of(tools: Value, submissions: &[Value]) -> Vec<String> {
+    let calls: Vec<Value> = (0..)
+        .zip(submissions)
+        .map(|(number, submission)| call(&format!("c{number}"), "run_workflow", submission.clone()))
+        .collect();
+    let mut config = dynamic(&json!({}));
+    config["tools"] = tools;
+    let ran = run(&calling(&config, &json!(calls), &[double()]), json!(null));
+    results(&ran).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_pattern_lets_submitted_workflows_use_neither_workflows_nor_built_in_tools() {
+    let agent = |tool: &str| json!({"script": format!("return await agent('x', {{ tools: ['{tool}'] }})")});
+    let graph = |tool: &str| written(&json!({"prompt": "p", "tools": [tool]}));
+    let asks = json!({"name": "workflow:math.double", "consent": "ask"});
+    let tools = json!(["run_workflow", "*", asks]);
+    let refused = results_of(
+        tools,
+        &[
+            agent("workflow:math.double"),
+            graph("workflow:math.double"),
+            agent("run_workflow"),
+            agent("run_code"),
+            graph("run_code"),
+        ],
+    );
+    for (result, tool) in refused.iter().zip([
+        "workflow:math.double",
+        "workflow:math.double",
+        "run_workflow",
+        "run_code",
+        "run_code",
+    ]) {
+        assert!(result.contains(&format!("the tool `{tool}`")), "{result}");
+    }
+    assert_eq!(refused.len(), 5);
+}
+
+#[test]
+fn a_submitted_workflow_does_not_reach_the_tools_of_the_client() {
+    let config = json!({"prompt": "p", "clientTools": true});
+    let results = results_of(json!(["run_workflow"]), &[written(&config)]);
+    assert!(
+        results[0].contains("a submitted workflow may not use the tools of the client"),
+        "{results:?}"
+    );
+}
+
 /// A workflow that a model writes: an LLM node between START and END.
 fn written(config: &Value) -> Value {
     json!({"graph": {

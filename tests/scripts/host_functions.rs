@@ -1,10 +1,13 @@
 //! Results of each host function, and its errors.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
 use pirn::explore::explore;
 use pirn::tools::tool_fn;
-use pirn::{Engine, EventType, ThreadStatus, TokenUsage};
+use pirn::{Engine, EventType, Input, RunHandle, ThreadStatus, TokenUsage};
 use pirn_tests::world::{line, node, run_in, say, wait};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Echo, engine, notes, output, runs, script};
 
@@ -90,6 +93,80 @@ fn an_agent_with_an_invalid_schema_fails_with_the_reason() {
         let message = output(&code);
         let message = message.as_str().expect("a message");
         assert!(message.contains(reason), "{message}");
+        assert!(message.contains(": at /nodes/1/config/responseFormat: "), "{message}");
+    }
+}
+
+#[test]
+fn a_question_with_an_invalid_schema_fails_with_the_reason() {
+    let code = "const errors = []
+        for (const schema of [{ type: 'strin' }, { required: 'a' }]) {
+            try { await ask('a?', schema, { timeoutMs: 5 }) } catch (e) { errors.push(e.code, e.message) }
+        }
+        return errors";
+    let ran = runs(code, json!({}), Value::Null);
+    let output = &ran.report.output;
+    let invalid = "ask: the schema is not a JSON Schema: ";
+    assert_eq!(
+        (&output[0], &output[2]),
+        (&json!("INVALID_INPUT"), &json!("INVALID_INPUT"))
+    );
+    assert_eq!(
+        output[1],
+        format!("{invalid}at /type: unknown type `strin`; did you mean `string`?")
+    );
+    let other = output[3].as_str().expect("a message");
+    assert!(other.starts_with(&format!("{invalid}at /required: ")), "{other}");
+    let seen = [EventType::InteractionRequested, EventType::InteractionWithdrawn].map(|of| ran.of(of).len());
+    assert_eq!(seen, [2, 2], "each announced question ends");
+}
+
+#[test]
+fn functions_are_expected_where_a_call_could_not_be_cancelled_or_would_be_lost() {
+    let error = |code: &str| {
+        output(&format!(
+            "try {{ await {code} }} catch (e) {{ return [e.code, e.message] }}"
+        ))
+    };
+    for (code, message) in [
+        (
+            "any([agent('a')])",
+            "any: element 0 must be a function: write `() => agent(...)`",
+        ),
+        (
+            "race(9, [() => 1, null])",
+            "race: element 1 must be a function: write `() => agent(...)`",
+        ),
+        (
+            "threshold(1, [{}])",
+            "threshold: element 0 must be a function: write `() => agent(...)`",
+        ),
+        (
+            "pipeline([1], [x => x])",
+            "pipeline: stage 0 must be a function, one argument for each stage",
+        ),
+        (
+            "pipeline(x => x)",
+            "pipeline: the first argument must be a list of items",
+        ),
+    ] {
+        assert_eq!(error(code), json!(["INVALID_INPUT", message]), "{code}");
+    }
+}
+
+#[test]
+fn a_script_with_calls_and_without_return_is_reported() {
+    let warned = |code: &str| notes(&runs(code, json!({}), Value::Null));
+    assert_eq!(
+        warned("const text = await agent('a')\ntext"),
+        ["warn: the script has no `return`, so that its output is null"]
+    );
+    for code in [
+        "await agent('a'); return",
+        "const none = 1",
+        "await parallel([() => { return agent('a') }])",
+    ] {
+        assert_eq!(warned(code), [""; 0], "{code}");
     }
 }
 
@@ -223,6 +300,158 @@ fn a_script_calls_workflows_tools_people_timers_and_events() {
     assert_eq!(ran.report.output, expected);
     assert_eq!(ran.of(EventType::ToolCallCompleted).len(), 1);
     assert!(ran.report.elapsed_ms >= 510, "{}", ran.report.elapsed_ms);
+}
+
+#[test]
+fn a_join_cancels_a_call_only_if_no_other_function_waits_for_it() {
+    let code = "const facts = {}
+        const fact = key => facts[key] ??= agent(`SLOW 700 ${key}`)
+        const [quick, needed] = await parallel([
+          () => any([async () => agent('SLOW 700 ' + await fact('a')), async () => { await sleep(1000); return 'timer' }]),
+          async () => { await sleep(100); return agent('SLOW 700 needed ' + await fact('a')) },
+        ])
+        const lone = any([() => fact('b'), () => sleep(1)])
+        const later = async () => { await lone; return fact('b') }
+        return { quick, needed, later: await later().catch(error => error.code) }";
+    let output = output(code);
+    let needed = output["needed"].as_str().unwrap_or_default();
+    assert_eq!(
+        (&output["quick"], &output["later"]),
+        (&json!("timer"), &json!("CANCELLED")),
+        "{output}"
+    );
+    assert!(needed.starts_with("re: SLOW 700 needed re: "), "{output}");
+}
+
+#[test]
+fn a_function_that_lost_its_join_makes_no_further_call() {
+    let code = "const shared = sleep(300)
+        const first = await any([async () => { await shared; await agent('late'); log('went on') }, async () => { await sleep(10); return 'fast' }])
+        await sleep(800)
+        return first";
+    let ran = runs(code, json!({}), Value::Null);
+    assert_eq!(ran.report.output, "fast");
+    assert_eq!((notes(&ran), ran.of(EventType::SubgraphStarted).len()), (vec![], 0));
+}
+
+#[test]
+fn the_calls_of_a_failed_function_are_cancelled_with_those_of_the_losers() {
+    let code = "const first = await any([async () => Promise.all([agent('SLOW 700 a'), agent('FAIL b')]), async () => { await sleep(50); return 'ok' }])
+        await sleep(1000)
+        return first";
+    let ran = runs(code, json!({}), Value::Null);
+    assert_eq!(ran.report.output, "ok");
+    let statuses = ran.report.threads.iter().map(|thread| thread.status);
+    assert_eq!(statuses.filter(|status| *status == ThreadStatus::Cancelled).count(), 1);
+}
+
+#[test]
+fn a_race_fails_with_whatever_its_first_function_throws() {
+    let code = "const ends = []
+        for (const thrown of ['', 0, false, null, undefined])
+            ends.push(await race(1000, [async () => { throw thrown }]).then(() => 'resolved', () => 'caught'))
+        return ends";
+    assert_eq!(output(code), json!(["caught"; 5].to_vec()));
+}
+
+#[test]
+fn a_threshold_that_the_number_of_functions_decides_starts_none_of_them() {
+    let code = "const all = () => [() => agent('a'), () => agent('b')]
+        return [await threshold(0, all()), await threshold(3, all()).catch(error => error.code)]";
+    let ran = runs(code, json!({}), Value::Null);
+    assert_eq!(ran.report.output, json!([[null, null], "JOIN_CONDITION_NOT_MET"]));
+    assert_eq!(ran.of(EventType::SubgraphStarted).len(), 0);
+}
+
+#[test]
+fn arguments_that_are_too_deep_or_cyclic_are_an_error_of_the_call() {
+    let code =
+        "const nested = levels => { let value = 1; for (let i = 0; i < levels; i++) value = [value]; return value }
+        const cyclic = []; cyclic.push(cyclic)
+        const code = async value => { try { await workflow('child', value); return 'ok' } catch (error) { return error.code } }
+        return [await code(nested(80)), await code(nested(200)), await code(cyclic)]";
+    let bundle = json!({ "workflows": [script(code, json!({})), line("child", &[])] });
+    let ran = run_in(engine(&Echo::default()), &bundle, Value::Null, Vec::new());
+    let limit = "SCRIPT_LIMIT_EXCEEDED";
+    assert_eq!(ran.report.output, json!(["ok", limit, limit]), "{:?}", ran.report.error);
+}
+
+#[test]
+fn the_losers_of_joins_do_not_count_as_calls() {
+    let code = "for (let i = 0; i < 2; i++) await any([() => sleep(1), () => sleep(500)]); await sleep(1); return budget.calls.remaining()";
+    let ran = runs(code, json!({ "limits": { "calls": 6 } }), Value::Null);
+    assert_eq!((ran.report.error, ran.report.output), (None, json!(1)));
+}
+
+#[test]
+fn two_waits_of_a_script_take_different_events() {
+    let code = "const [a, b] = await parallel([() => event('x'), () => event('x')])
+        return [a.data, b.data, await event('x', { timeoutMs: 50 }).catch(error => error.code)]";
+    let engine = engine(&Echo::default()).workflows(script(code, json!({})).to_string());
+    let engine = engine.build().expect("a valid script");
+    let run = engine.start("main", Value::Null).expect("starts");
+    for number in [1, 2] {
+        run.emit("x", Map::from_iter([("n".to_owned(), json!(number))]));
+    }
+    let report = run.outcome_blocking();
+    assert_eq!(
+        report.output,
+        json!([{ "n": 1 }, { "n": 2 }, "NODE_TIMEOUT"]),
+        "{:?}",
+        report.error
+    );
+}
+
+#[test]
+fn an_event_that_is_raised_before_the_script_waits_for_it_is_not_lost() {
+    let code = "await event('start'); return (await event('x', { timeoutMs: 50 })).data";
+    let engine = engine(&Echo::default()).workflows(script(code, json!({})).to_string());
+    let engine = engine.build().expect("a valid script");
+    let run = engine.start("main", Value::Null).expect("starts");
+    run.emit("x", Map::from_iter([("n".to_owned(), json!(1))]));
+    run.emit("start", Map::new());
+    assert_eq!(run.outcome_blocking().output, json!({ "n": 1 }));
+}
+
+#[test]
+fn an_event_whose_wait_loses_a_join_at_the_same_moment_is_available_to_the_next_wait() {
+    let code = "const first = await any([() => event('x'), () => sleep(200).then(() => 'timer')])
+        return first === 'timer' ? await event('x', { timeoutMs: 3000 }).then(() => 'later', error => error.code) : 'first'";
+    let mut script = script(code, json!({}))["nodes"][1].clone();
+    script["id"] = json!("script");
+    let edges = [
+        ["start", "fork"],
+        ["fork", "script"],
+        ["fork", "pause"],
+        ["pause", "emit"],
+        ["script", "join"],
+        ["emit", "join"],
+        ["join", "end"],
+    ];
+    let edges = edges.map(|[from, to]| json!({ "from": from, "to": to }));
+    let flow = json!({ "id": "main", "edges": edges,
+        "nodes": [{ "id": "start", "type": "START" }, { "id": "fork", "type": "FORK" }, script, wait("pause", 200),
+            { "id": "emit", "type": "CODE", "config": { "function": "emit" } },
+            { "id": "join", "type": "JOIN", "config": { "joinStrategy": "ALL_COMPLETED" } },
+            { "id": "end", "type": "END", "config": { "output": "nodes.join.outputs.script" } }] });
+    let mut ends = BTreeSet::new();
+    for seed in 1..=60 {
+        let run = Arc::new(OnceLock::<RunHandle>::new());
+        let emitting = Arc::clone(&run);
+        let emit = move |_: &Input<'_>| {
+            emitting.wait().emit("x", Map::new());
+            Ok(Value::Null)
+        };
+        let builder = engine(&Echo::default()).virtual_time(Some(seed)).function("emit", emit);
+        let engine = builder.workflows(flow.to_string()).build().expect("a valid workflow");
+        let started = engine.start("main", Value::Null).expect("starts");
+        let report = run.get_or_init(|| started).clone().outcome_blocking();
+        ends.insert(report.output.to_string());
+    }
+    assert!(
+        ends.iter().all(|end| ["\"first\"", "\"later\""].contains(&&**end)),
+        "{ends:?}"
+    );
 }
 
 #[test]

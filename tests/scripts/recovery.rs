@@ -182,6 +182,8 @@ fn a_script_that_asks_for_another_call_than_the_recorded_one_fails_with_the_firs
             "event",
             None,
         ),
+        ("return [await agent('a')]", 1, "agent", None),
+        ("await agent('a'); throw new Error('no')", 1, "agent", None),
     ];
     for (after, call, recorded, now) in cases {
         let (report, _, second) = changed(BEFORE, after);

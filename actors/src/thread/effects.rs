@@ -92,7 +92,7 @@ impl ThreadActor {
                 Some((id, InFlight::Wait(wait)))
             }
             Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),
-            Effect::Ask { id, node } => {
+            Effect::Ask { id, node, .. } => {
                 let offered = answers(no, id, node, machine, turn);
                 // Only an explorer offers answers. On other hosts nothing is in flight for a question.
                 (!offered.is_empty()).then_some((id, InFlight::Answers(offered)))

@@ -253,6 +253,7 @@ fn ports() -> Ports {
         run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
         notify: Arc::new(|_, _| ()),
         fits: |_, _| Ok(()),
+        schema_fault: |_| None,
         sessions: Arc::new(pirn_actors::sessions::MemorySessions::default()),
     }
 }

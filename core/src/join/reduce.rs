@@ -34,6 +34,22 @@ pub(super) fn reduce<'a>(
     })
 }
 
+/// Returns the index of the first value whose type the reducer cannot combine with the others; `None` if the types are accepted, and
+/// the result is out of range.
+pub(super) fn misfit(reducer: ReducerWord, values: &[&Value]) -> Option<usize> {
+    let is_accepted = |value: &Value| match reducer {
+        ReducerWord::Sum => value.is_number(),
+        ReducerWord::Min | ReducerWord::Max => value.is_number() || value.is_string(),
+        ReducerWord::Merge => value.is_object(),
+        ReducerWord::Last | ReducerWord::Append | ReducerWord::Union => true,
+    };
+    let first = values.first()?;
+    // Numbers and strings are ordered, but not with each other.
+    let is_like_first = |value: &Value| value.is_string() == first.is_string();
+    let alone = values.iter().position(|&value| !is_accepted(value));
+    alone.or_else(|| values.iter().position(|&value| !is_like_first(value)))
+}
+
 /// Returns a predicate that is true for items without an equal predecessor. The set's order is never observable.
 fn first_of_each<'a, T: Hash + Eq + 'a>() -> impl FnMut(&&'a T) -> bool {
     let mut known: HashSet<&T, FixedState> = HashSet::default();

@@ -1,16 +1,18 @@
 //! Merge of thread variables at a JOIN.
 //!
 //! A branch *wrote* a variable if its value at the JOIN differs from the snapshot taken at the FORK. If one branch changed `x`
-//! and another did not, the change is taken over. Two branches conflict only if they changed `x` to different values.
+//! and another did not, the change is taken over. Two branches conflict only if they changed `x` to different values, or to values
+//! that the reducer of `x` cannot combine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_definition::definition::ReducerWord;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::CompiledReducer;
 use serde_json::{Map, Value, json};
 
-use super::reduce::reduce;
+use super::reduce::{misfit, reduce};
 use crate::thread::PendingReduction;
 
 /// The thread variables of a branch at the JOIN.
@@ -22,23 +24,72 @@ pub struct BranchVariables<'a> {
     pub variables: Vec<(&'a str, &'a Value)>,
 }
 
-/// Variables that branches set to different values.
+/// Variables whose values cannot be combined.
 struct VariableConflict {
-    /// Path id and value of each path by variable name, in path order.
-    names: BTreeMap<String, Vec<(String, Value)>>,
+    names: BTreeMap<String, Conflict>,
+}
+
+/// Values of one variable that cannot be combined.
+struct Conflict {
+    /// Path id and value of each path, in path order.
+    values: Vec<(String, Value)>,
+    /// Reducer that does not accept the values; none if the values differ and the variable has no reducer.
+    reducer: Option<ReducerWord>,
+}
+
+impl Conflict {
+    /// Describes values that a reducer does not accept.
+    fn refused(&self, name: &str, reducer: ReducerWord) -> String {
+        let word = reducer.as_str();
+        let values: Vec<&Value> = self.values.iter().map(|(_, value)| value).collect();
+        match misfit(reducer, &values).and_then(|at| self.values.get(at)) {
+            Some((path, value)) => {
+                let kind = kind(value);
+                format!("`{word}` cannot combine the values of {name}: that of path {path} is {kind}")
+            }
+            None => format!("`{word}` cannot combine the values of {name}: the result is out of range"),
+        }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 impl From<VariableConflict> for RunError {
-    /// Converts to `VARIABLE_MERGE_CONFLICT` with details `{conflicts: {name: {pathId: value}}}`.
+    /// Converts to `VARIABLE_MERGE_CONFLICT` with details `{conflicts: {name: {pathId: value}}, reducers?: {name: word}}`.
     fn from(conflict: VariableConflict) -> Self {
-        let names: Vec<&str> = conflict.names.keys().map(String::as_str).collect();
-        let message = format!("branches set {} to different values", names.join(", "));
+        let (mut different, mut parts, mut reducers) = (Vec::new(), Vec::new(), Map::new());
+        for (name, conflict) in &conflict.names {
+            match conflict.reducer {
+                Some(reducer) => {
+                    parts.push(conflict.refused(name, reducer));
+                    reducers.insert(name.clone(), json!(reducer.as_str()));
+                }
+                None => different.push(name.as_str()),
+            }
+        }
+        if !different.is_empty() {
+            parts.insert(0, format!("branches set {} to different values", different.join(", ")));
+        }
+        let message = parts.join("; ");
         let conflicts: Map<String, Value> = conflict
             .names
             .into_iter()
-            .map(|(name, values)| (name, Value::Object(values.into_iter().collect())))
+            .map(|(name, conflict)| (name, Value::Object(conflict.values.into_iter().collect())))
             .collect();
-        Self::new(RunErrorCode::VariableMergeConflict, message).with_details(json!({ "conflicts": conflicts }))
+        let mut details = json!({ "conflicts": conflicts });
+        if !reducers.is_empty() {
+            details["reducers"] = Value::Object(reducers);
+        }
+        Self::new(RunErrorCode::VariableMergeConflict, message).with_details(details)
     }
 }
 
@@ -81,6 +132,7 @@ pub fn merge_variables<'a>(
             continue;
         };
         let values = writers.iter().map(|(_, value)| *value);
+        let mut refused = None;
         let value = match reducer(name) {
             Some(CompiledReducer::Expression(expression)) if !others.is_empty() => {
                 merged.folds.push(PendingReduction {
@@ -91,7 +143,10 @@ pub fn merge_variables<'a>(
                 });
                 continue;
             }
-            Some(CompiledReducer::Word(word)) => reduce(word, values)?,
+            Some(CompiledReducer::Word(word)) => {
+                refused = Some(word);
+                reduce(word, values)?
+            }
             Some(CompiledReducer::Expression(_)) | None => {
                 others.iter().all(|(_, value)| value == first).then(|| (*first).clone())
             }
@@ -104,7 +159,8 @@ pub fn merge_variables<'a>(
                 .iter()
                 .map(|(path, value)| ((*path).to_owned(), (*value).clone()))
                 .collect();
-            names.insert(name.to_owned(), values);
+            let reducer = refused;
+            names.insert(name.to_owned(), Conflict { values, reducer });
         }
     }
     if names.is_empty() {
@@ -167,6 +223,39 @@ mod tests {
         );
         let expected = json!({"conflicts": {"x": {"a": 1, "b": 2}, "y": {"a": 1, "c": 2}}});
         assert_eq!(conflict, Err(expected));
+    }
+
+    #[test]
+    fn a_conflict_names_the_reducer_that_cannot_combine_the_values() {
+        let values = [
+            json!({"big": f64::MAX, "n": "a", "x": 1}),
+            json!({"big": f64::MAX, "n": "a", "x": 2}),
+        ];
+        let branches: Vec<BranchVariables<'_>> = ["a", "b"]
+            .into_iter()
+            .zip(&values)
+            .map(|(path_id, variables)| BranchVariables {
+                path_id,
+                variables: variables
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, value)| (name.as_str(), value))
+                    .collect(),
+            })
+            .collect();
+        let sums = |name: &str| (name != "x").then_some(CompiledReducer::Word(ReducerWord::Sum));
+        let error = merge_variables(|_| None, sums, &branches).expect_err("a conflict");
+        let parts: Vec<&str> = error.message.split("; ").collect();
+        let expected = [
+            "branches set x to different values",
+            "`sum` cannot combine the values of big: the result is out of range",
+            "`sum` cannot combine the values of n: that of path a is a string",
+        ];
+        assert_eq!(parts, expected);
+        let details = error.into_facts().details.unwrap_or_default();
+        assert_eq!(details["reducers"], json!({"big": "sum", "n": "sum"}));
+        assert_eq!(details["conflicts"]["x"], json!({"a": 1, "b": 2}));
     }
 
     #[test]

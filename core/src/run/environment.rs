@@ -120,6 +120,10 @@ pub trait RunEnvironment {
     fn fits(&self, _schema: &Value, _value: &Value) -> Result<(), SchemaMismatch> {
         Ok(())
     }
+    /// Returns the fault of an invalid JSON Schema, or `None` if it is valid.
+    fn schema_fault(&self, _schema: &Value) -> Option<String> {
+        None
+    }
     /// Returns the token limit of a workflow that sets none: that of its profile.
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
     /// Returns the share of the token limit at which early compression starts, if the workflow sets none; `None` disables it.

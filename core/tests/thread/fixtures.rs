@@ -171,8 +171,9 @@ impl World {
                 by: None,
                 at: 0,
             }),
+            // Increases with each new wait: a wait that another one of the thread has overtaken is repeated.
             Wanted::Event => Outcome::Event {
-                sequence: 1,
+                sequence: self.last_id.into(),
                 event: json!({"name": "go"}).into(),
             },
             Wanted::Held => {

@@ -39,10 +39,28 @@ impl TakenEvents {
         }
     }
 
+    /// Returns the sequence of the last event that a wait for this word has taken; 0 without one.
+    pub fn last(&self, word: &str) -> u64 {
+        self.0.get(word).copied().unwrap_or_default()
+    }
+
+    /// Makes the last event of a word available again: `before` is what [`TakenEvents::last`] returned before it was taken.
+    pub fn give_back(&mut self, word: &Arc<str>, before: u64) {
+        if before == 0 {
+            self.0.remove(word);
+        } else {
+            self.0.insert(Arc::clone(word), before);
+        }
+    }
+
+    /// Returns true if this thread must not take the event of this sequence for a word.
+    pub fn is_taken(&self, word: &str, sequence: u64) -> bool {
+        is_kept(word) && sequence <= self.up_to(word)
+    }
+
     /// Returns the sequence up to which every event of a word has been taken.
     fn up_to(&self, word: &str) -> u64 {
-        let last = |word: &str| self.0.get(word).copied().unwrap_or_default();
-        last(word).max(last(EventType::Custom.as_str()))
+        self.last(word).max(self.last(EventType::Custom.as_str()))
     }
 
     fn has(&self, event: &Event) -> bool {

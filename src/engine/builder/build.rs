@@ -231,6 +231,7 @@ impl EngineBuilder {
                 .take()
                 .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
             fits: pirn_models::json_schema::fits,
+            schema_fault: pirn_models::json_schema::schema_fault,
         };
         Ok((ports, names))
     }

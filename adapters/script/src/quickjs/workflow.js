@@ -1,8 +1,11 @@
 // Host functions of a script workflow. Evaluated in a fresh realm, before the script of the user.
 //
 // Returns a function that starts a script with its recorded inputs. Results are delivered one at a time, and everything that follows from
-// one is executed before the next. Therefore a call belongs to the function (of `any`, `race`, `threshold`) that waited for the delivered
-// result, and a script that receives its results in several steps does the same as one that receives all of them in one step.
+// one is executed before the next, so that a script that receives its results in several steps does the same as one that receives all of
+// them in one step.
+//
+// A call belongs to the function of `any`, `race` or `threshold` that makes it, its scope. Whatever waits for a call continues in the scope
+// in which it began to wait, one waiter at a time: two functions may wait for one call, and only the calls of the losers are cancelled.
 //
 // A script that changes built-in objects affects only its own calls: the engine checks each of them.
 export default function (digest, optionFault) {
@@ -11,16 +14,20 @@ export default function (digest, optionFault) {
   const { apply } = Reflect;
   const { isArray } = Array;
   const { parse, stringify } = JSON;
-  const { defineProperty, freeze, keys } = Object;
+  const { defineProperty, freeze, getPrototypeOf, keys } = Object;
   const BuiltinError = Error;
   const BuiltinPromise = Promise;
   const BuiltinString = String;
   const { max } = Math;
   const { then } = Promise.prototype;
-  const { slice } = String.prototype;
+  const { includes, slice } = String.prototype;
+  // The realm has no global `Function`.
+  const sourceOf = getPrototypeOf(() => {}).toString;
 
   const MAX_NOTES = 1000;
   const MAX_NOTE = 2000;
+  // The engine accepts values with 100 levels, of which it adds the outer ones.
+  const MAX_LEVELS = 96;
   // 2^53 - 1: larger numbers have no exact JSON.
   const MAX_MS = 9007199254740991;
   const MAX_ROUNDS = 4294967295;
@@ -36,6 +43,13 @@ export default function (digest, optionFault) {
   };
   const invalid = (message) => {
     throw failure("INVALID_INPUT", message);
+  };
+  const isDeeper = (value, left) => {
+    if (typeof value !== "object" || value === null) return false;
+    if (left === 0) return true;
+    const names = keys(value);
+    for (let i = 0; i < names.length; i++) if (isDeeper(value[names[i]], left - 1)) return true;
+    return false;
   };
   const textOf = (value) => {
     if (typeof value === "string") return value;
@@ -57,11 +71,13 @@ export default function (digest, optionFault) {
     const waiting = [];
     const notes = [];
     const starts = [];
-    const root = { parent: null, calls: [], inner: [], isOpen: true, isCancelled: false };
+    const root = { parent: null, calls: [], inner: [], isOpen: true, isCancelled: false, hasSucceeded: false };
     let scope = root;
     let received = 0;
     let started = 0;
     let agents = 0;
+    // Number of calls of the script itself: those that cancel others are the joins'.
+    let made = 0;
     // Number of recorded figures for the results so far, and the last of them.
     let figures = 0;
     let figure = 0;
@@ -91,12 +107,39 @@ export default function (digest, optionFault) {
       finish({ failed: { code: "RUN_DIVERGED", message, details: { call: at, recorded, now } } });
     };
 
+    // Returns a handler that runs as a turn of its own, in the scope of this moment: the handlers of one promise may belong to several.
+    const inScope = (handler) => {
+      if (typeof handler !== "function") return handler;
+      const own = scope;
+      return (value) =>
+        new BuiltinPromise((resolve, reject) => {
+          const run = () => {
+            try {
+              resolve(handler(value));
+            } catch (error) {
+              reject(error);
+            }
+          };
+          push(starts, { scope: own, run });
+        });
+    };
+    // Promise of a call, and of what follows from it. `await` calls `then` of promises with another constructor than the built-in one.
+    class Call extends BuiltinPromise {
+      then(done, failed) {
+        return apply(then, this, [inScope(done), inScope(failed)]);
+      }
+    }
+    const { then: waitInScope } = Call.prototype;
+
     // Records a call. Returns its number.
     const request = (kind, args) => {
       // An endless loop that ignores the error ends at the time limit.
       if (end !== null) throw failure("CANCELLED", "the script has ended");
       const at = calls.length;
-      if (at >= limits.calls) {
+      // Checked here, so that the script can handle the error.
+      if (isDeeper(args, MAX_LEVELS))
+        throw failure("SCRIPT_LIMIT_EXCEEDED", `${kind}: the arguments are nested more than ${MAX_LEVELS} levels deep, or contain themselves`);
+      if (kind !== "cancel" && made >= limits.calls) {
         const message = `the script made more than ${limits.calls} calls of its host (\`limits.calls\`)`;
         fail("SCRIPT_LIMIT_EXCEEDED", message);
         throw failure("SCRIPT_LIMIT_EXCEEDED", message);
@@ -108,6 +151,7 @@ export default function (digest, optionFault) {
         throw failure("RUN_DIVERGED", "the script differs from the recorded one");
       }
       push(calls, { kind, text, sum });
+      if (kind !== "cancel") made += 1;
       if (kind === "agent" || kind === "workflow") agents += 1;
       return at;
     };
@@ -115,9 +159,14 @@ export default function (digest, optionFault) {
       const at = request(kind, args);
       const own = current();
       push(own.calls, at);
-      return new BuiltinPromise((resolve, reject) => {
-        waiting[at] = { resolve, reject, scope: own };
+      const promise = new Call((resolve, reject) => {
+        waiting[at] = { resolve, reject, scope: own, waiters: [] };
       });
+      const wait = (done, failed) => {
+        if (waiting[at]) push(waiting[at].waiters, scope);
+        return apply(waitInScope, promise, [done, failed]);
+      };
+      return defineProperty(promise, "then", { value: wait, writable: true, configurable: true });
     };
 
     const deliver = (result) => {
@@ -134,9 +183,14 @@ export default function (digest, optionFault) {
 
     // --- joins
 
-    const functions = (name, list) => {
+    const listed = (name, list) => {
       if (!isArray(list)) invalid(`${name}: expected a list of functions`);
-      return list;
+    };
+    // The call of a promise is made before the join exists, which therefore could not cancel it.
+    const functions = (name, list) => {
+      listed(name, list);
+      for (let i = 0; i < list.length; i++)
+        if (typeof list[i] !== "function") invalid(`${name}: element ${i} must be a function: write \`() => agent(...)\``);
     };
     const attempt = (run) =>
       new BuiltinPromise((resolve) => resolve(typeof run === "function" ? run() : run));
@@ -162,25 +216,48 @@ export default function (digest, optionFault) {
         }
       });
 
+    // Cancels the calls of the functions that have not succeeded.
     const cancel = (scopes) => {
-      const numbers = [];
-      const visit = (one) => {
+      const cancelled = [];
+      const mark = (one) => {
         one.isOpen = false;
         one.isCancelled = true;
-        for (let i = 0; i < one.calls.length; i++) {
-          const at = one.calls[i];
-          if (waiting[at]) {
-            waiting[at] = undefined;
-            push(numbers, at);
-          }
-        }
-        for (let i = 0; i < one.inner.length; i++) visit(one.inner[i]);
+        push(cancelled, one);
+        for (let i = 0; i < one.inner.length; i++) mark(one.inner[i]);
       };
-      for (let i = 0; i < scopes.length; i++) if (scopes[i].isOpen) visit(scopes[i]);
+      for (let i = 0; i < scopes.length; i++) if (!scopes[i].hasSucceeded) mark(scopes[i]);
+      const numbers = [];
+      const lost = [];
+      for (let i = 0; i < cancelled.length; i++) {
+        const own = cancelled[i].calls;
+        for (let k = 0; k < own.length; k++) {
+          const waiter = waiting[own[k]];
+          if (!waiter) continue;
+          const heir = heirOf(waiter);
+          if (heir) {
+            waiter.scope = heir;
+            push(heir.calls, own[k]);
+            continue;
+          }
+          waiting[own[k]] = undefined;
+          push(numbers, own[k]);
+          push(lost, waiter);
+        }
+      }
       if (numbers.length > 0) request("cancel", numbers);
+      // For code outside of the losers that waits later, which would otherwise wait for ever.
+      for (let i = 0; i < lost.length; i++) lost[i].reject(failure("CANCELLED", "a join has cancelled the call"));
+    };
+    // Returns a scope that waits for the call too and continues.
+    const heirOf = ({ waiters }) => {
+      for (let i = 0; i < waiters.length; i++) if (!waiters[i].isCancelled) return waiters[i];
     };
 
-    // Starts functions, each in its own scope. `settled` receives each end and returns true if the join is decided.
+    const success = (value) => ({ isError: false, value });
+    // Any value may be thrown, `undefined` too.
+    const fault = (value) => ({ isError: true, value });
+
+    // Starts functions, each in its own scope. `settled` receives each end, and -1 before the start; it returns the decision, or null.
     const join = (list, settled) =>
       new BuiltinPromise((resolve, reject) => {
         const parent = current();
@@ -189,6 +266,7 @@ export default function (digest, optionFault) {
         const ended = (i, isDone, value) => {
           if (isDecided || scopes[i].isCancelled) return;
           scopes[i].isOpen = false;
+          scopes[i].hasSucceeded = isDone;
           const decision = settled(i, isDone, value);
           if (!decision) return;
           isDecided = true;
@@ -198,22 +276,20 @@ export default function (digest, optionFault) {
           } catch (error) {
             return reject(error);
           }
-          if (decision.error) reject(decision.error);
-          else resolve(decision.value);
+          conclude(decision);
         };
+        const conclude = ({ isError, value }) => (isError ? reject(value) : resolve(value));
+        // Decided by the number of functions alone, so that none of them starts.
+        const atOnce = settled(-1, false, undefined);
+        if (atOnce) return conclude(atOnce);
         for (let i = 0; i < list.length; i++) {
-          const own = { parent, calls: [], inner: [], isOpen: true, isCancelled: false };
+          const own = { parent, calls: [], inner: [], isOpen: true, isCancelled: false, hasSucceeded: false };
           push(scopes, own);
           push(parent.inner, own);
           push(starts, {
             scope: own,
             run: () => on(attempt(list[i]), (value) => ended(i, true, value), (error) => ended(i, false, error)),
           });
-        }
-        if (list.length === 0) {
-          const decision = settled(-1, false, undefined);
-          if (decision && decision.error) reject(decision.error);
-          else resolve(decision ? decision.value : null);
         }
       });
 
@@ -233,11 +309,11 @@ export default function (digest, optionFault) {
           failed += 1;
           last = value;
         }
-        if (done >= count) return { value: values };
+        if (done >= count) return success(values);
         if (list.length - failed >= count) return null;
         const cause = last === undefined ? "" : `: ${textOf(last)}`;
         const message = `fewer than ${count} of ${list.length} functions succeeded${cause}`;
-        return { error: failure("JOIN_CONDITION_NOT_MET", message) };
+        return fault(failure("JOIN_CONDITION_NOT_MET", message));
       });
     };
 
@@ -266,13 +342,15 @@ export default function (digest, optionFault) {
       return call("agent", { prompt, schema, profileId, model, tools, label, phase, system, timeoutMs: limit, maxToolRounds });
     };
     const parallel = (list) => {
-      functions("parallel", list);
+      listed("parallel", list);
       const promises = [];
       for (let i = 0; i < list.length; i++) push(promises, orNull(attempt(list[i]), `parallel: function ${i}`));
       return all(promises);
     };
     const pipeline = (items, ...stages) => {
-      functions("pipeline", items);
+      if (!isArray(items)) invalid("pipeline: the first argument must be a list of items");
+      for (let s = 0; s < stages.length; s++)
+        if (typeof stages[s] !== "function") invalid(`pipeline: stage ${s} must be a function, one argument for each stage`);
       const through = async (item, i) => {
         let value = item;
         for (let s = 0; s < stages.length; s++) value = await stages[s](value, item, i);
@@ -286,11 +364,11 @@ export default function (digest, optionFault) {
       functions("any", list);
       let failed = 0;
       return join(list, (i, isDone, value) => {
-        if (i >= 0 && isDone) return { value };
+        if (i >= 0 && isDone) return success(value);
         if (i >= 0) failed += 1;
         if (failed < list.length) return null;
         const cause = i < 0 ? "there is none" : textOf(value);
-        return { error: failure("JOIN_CONDITION_NOT_MET", `every function of any failed: ${cause}`) };
+        return fault(failure("JOIN_CONDITION_NOT_MET", `every function of any failed: ${cause}`));
       });
     };
     // The engine accepts whole milliseconds only.
@@ -309,8 +387,9 @@ export default function (digest, optionFault) {
       const timed = [() => call("sleep", { ms: limit })];
       for (let i = 0; i < list.length; i++) push(timed, list[i]);
       return join(timed, (i, isDone, value) => {
-        if (i === 0) return { error: failure("NODE_TIMEOUT", `race: no function ended within ${ms} ms`) };
-        return isDone ? { value } : { error: value ?? failure("SCRIPT_ERROR", "race: a function failed") };
+        if (i < 0) return null;
+        if (i === 0) return fault(failure("NODE_TIMEOUT", `race: no function ended within ${ms} ms`));
+        return isDone ? success(value) : fault(value);
       });
     };
     const named = (what, name) => {
@@ -360,7 +439,7 @@ export default function (digest, optionFault) {
       spent,
       remaining: () => (total === null ? Infinity : max(0, total - spent())),
       agents: freeze({ total: limits.agents, remaining: () => max(0, limits.agents - agents) }),
-      calls: freeze({ total: limits.calls, remaining: () => max(0, limits.calls - calls.length) }),
+      calls: freeze({ total: limits.calls, remaining: () => max(0, limits.calls - made) }),
     });
 
     // A call is executed when the script waits. One that was made after the last `await` never is.
@@ -376,6 +455,12 @@ export default function (digest, optionFault) {
       if (lost > 0) note("warn", `${kind}: ${lost === 1 ? "1 call was" : `${lost} calls were`} not executed, because the script ended first: \`await\` is missing`);
     };
 
+    const warnOfLostOutput = (script) => {
+      // A script without calls has no results to return. The word in an inner function or a comment prevents the warning.
+      if (calls.length > 0 && !apply(includes, apply(sourceOf, script, []), ["return"]))
+        note("warn", "the script has no `return`, so that its output is null");
+    };
+
     const speak = (level) => (...values) => {
       let text = "";
       for (let i = 0; i < values.length; i++) text += (i > 0 ? " " : "") + textOf(values[i]);
@@ -388,7 +473,10 @@ export default function (digest, optionFault) {
     const script = make(agent, any, state.args, ask, budget, event, log, parallel, phase, pipeline, race, sleep, threshold, tool, tools, workflow);
     on(
       script(),
-      (value) => finish({ returned: value ?? null }),
+      (value) => {
+        if (value === undefined) warnOfLostOutput(script);
+        finish({ returned: value ?? null });
+      },
       (error) => {
         const message = error === null || error === undefined ? `it threw ${error}` : textOf(error);
         const stack = error instanceof BuiltinError ? error.stack : undefined;
@@ -415,7 +503,11 @@ export default function (digest, optionFault) {
         return false;
       },
       take() {
-        if (end === null && calls.length < known.length) differs(calls.length, null);
+        // An ended script too: its result would otherwise depend on calls that it has not made.
+        if (calls.length < known.length && (end === null || end.failed === undefined)) {
+          end = null;
+          differs(calls.length, null);
+        }
         const fresh = [];
         const isOver = end !== null;
         for (let i = known.length; i < calls.length && !isOver; i++) {

@@ -42,13 +42,22 @@ pub(super) const SHOW: &str = "pirn-show";
 /// Helper for the length of a list or string; for an object it returns the member of that name.
 pub(super) const LENGTH: &str = "pirn-length";
 
+/// Helper that returns the value of a path, or an error that names the path if there is none.
+pub(super) const PRESENT: &str = "pirn-present";
+
+/// Helpers whose own error about a missing value does not name its path.
+pub(super) const NEED_VALUES: &[&str] = &["eq", "ne", "gt", "gte", "lt", "lte", "not"];
+
 pub(super) static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
     let mut registry = Handlebars::new();
     registry.set_strict_mode(true);
     registry.register_escape_fn(handlebars::no_escape);
     registry.register_helper(SHOW, Box::new(Show));
     registry.register_helper(LENGTH, Box::new(Length));
+    registry.register_helper(PRESENT, Box::new(Present));
     registry.register_helper("json", Box::new(ShowJson));
+    registry.register_helper("len", Box::new(Len));
+    registry.register_helper("lookup", Box::new(Lookup));
     registry.register_helper(STEP, Box::new(Step));
     registry
 });
@@ -68,11 +77,99 @@ impl HelperDef for Show {
         if !value.is_value_missing() {
             return Ok(output.write(&text_of(value.value()))?);
         }
-        let path = helper
-            .param(1)
-            .and_then(|path| path.value().as_str())
-            .map(ToOwned::to_owned);
-        Err(RenderError::strict_error(path.as_ref()))
+        Err(missing(helper))
+    }
+}
+
+/// Returns the error for a missing value. The second argument is its path.
+fn missing(helper: &Helper<'_>) -> RenderError {
+    let path = helper.param(1).and_then(|path| path.value().as_str());
+    RenderError::strict_error(path.map(ToOwned::to_owned).as_ref())
+}
+
+/// Returns an argument of a helper that has a value.
+fn given<'h, 'rc>(
+    helper: &'h Helper<'rc>,
+    name: &'static str,
+    place: usize,
+) -> Result<&'h PathAndJson<'rc>, RenderError> {
+    let value = helper
+        .param(place)
+        .ok_or(RenderErrorReason::ParamNotFoundForIndex(name, place))?;
+    if value.is_value_missing() {
+        return Err(RenderError::strict_error(value.relative_path()));
+    }
+    Ok(value)
+}
+
+struct Present;
+
+impl HelperDef for Present {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        match helper.param(0) {
+            Some(value) if !value.is_value_missing() => Ok(ScopedJson::Derived(value.value().clone())),
+            Some(_) | None => Err(missing(helper)),
+        }
+    }
+}
+
+struct Len;
+
+impl HelperDef for Len {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        let length = match given(helper, "len", 0)?.value() {
+            Value::Array(items) => items.len(),
+            Value::Object(fields) => fields.len(),
+            // As `.length`.
+            Value::String(text) => text.encode_utf16().count(),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
+                let message = format!("`len` needs a list, an object or a string, and found `{other}`");
+                return Err(RenderErrorReason::Other(message).into());
+            }
+        };
+        Ok(ScopedJson::Derived(Value::from(length)))
+    }
+}
+
+struct Lookup;
+
+impl HelperDef for Lookup {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        let (whole, entry) = (given(helper, "lookup", 0)?, given(helper, "lookup", 1)?);
+        let found = match whole.value() {
+            Value::Array(items) => {
+                let index = entry.value().as_u64();
+                index.and_then(|index| items.get(usize::try_from(index).ok()?))
+            }
+            Value::Object(fields) => entry.value().as_str().and_then(|name| fields.get(name)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        let Some(found) = found else {
+            let entry = text_of(entry.value());
+            let path = whole
+                .relative_path()
+                .map_or_else(|| entry.to_string(), |whole| format!("{whole}.{entry}"));
+            return Err(RenderError::strict_error(Some(&path)));
+        };
+        Ok(ScopedJson::Derived(found.clone()))
     }
 }
 
@@ -187,12 +284,7 @@ impl HelperDef for ShowJson {
         _: &mut RenderContext<'reg, 'rc>,
         output: &mut dyn Output,
     ) -> HelperResult {
-        let value = helper
-            .param(0)
-            .ok_or(RenderErrorReason::ParamNotFoundForIndex("json", 0))?;
-        if value.is_value_missing() {
-            return Err(RenderError::strict_error(value.relative_path()));
-        }
+        let value = given(helper, "json", 0)?;
         // Inside another helper, handlebars collects output in an unbounded string.
         let mut json = BoundedJson::default();
         serde_json::to_writer(&mut json, value.value()).map_err(std::io::Error::from)?;

@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::fault::free_names as names_of_template;
 pub use self::fault::place_in_tags;
 pub use self::helpers::template_helpers;
-use self::helpers::{BoundedOutput, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
+use self::helpers::{BoundedOutput, HELPERS, LENGTH, NEED_VALUES, PRESENT, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use crate::TextFault;
 
@@ -204,8 +204,10 @@ fn copy_part(value: &Value, into: &mut Map<String, Value>, key: &str, rest: &[St
 
 fn unrendered(error: &RenderError) -> ScriptFault {
     match error.reason() {
-        RenderErrorReason::MissingVariable(path) => {
-            ScriptFault::missing_path(RunErrorCode::TemplateError, path.as_deref().unwrap_or("a path"))
+        RenderErrorReason::MissingVariable(Some(path)) => ScriptFault::missing_path(RunErrorCode::TemplateError, path),
+        RenderErrorReason::MissingVariable(None) => ScriptFault::template("a value in a tag does not exist"),
+        RenderErrorReason::ParamNotFoundForIndex(helper, place) => {
+            ScriptFault::template(format!("the helper `{helper}` has no value number {}", place + 1))
         }
         // Output is written to memory, so only a limit can cause a write error.
         RenderErrorReason::IOError(limit) => ScriptFault::limit(limit.to_string()),
@@ -246,10 +248,7 @@ impl UsedPaths {
         if is_path {
             // A helper formats values, because handlebars shows an object as `[object]`. It receives the path for its errors.
             let path = std::mem::replace(&mut tag.name, Parameter::Name(SHOW.into()));
-            let shown = match &path {
-                Parameter::Path(BarPath::Relative((_, raw)) | BarPath::Local((_, _, raw))) => json!(raw),
-                _ => Value::Null,
-            };
+            let shown = raw_path(&path).map_or(Value::Null, Value::String);
             tag.params.extend([path, Parameter::Literal(shown)]);
         } else {
             known_helper(&tag.name)?;
@@ -272,10 +271,18 @@ impl UsedPaths {
     }
 
     fn parameters(&mut self, tag: &mut HelperTemplate) -> Result<(), NotKnown> {
-        tag.params
-            .iter_mut()
-            .chain(tag.hash.values_mut())
-            .try_for_each(|parameter| self.parameter(parameter))
+        let needs_values = NEED_VALUES.iter().any(|helper| is_named(&tag.name, helper));
+        for parameter in tag.params.iter_mut().chain(tag.hash.values_mut()) {
+            let raw = raw_path(parameter).filter(|_| needs_values);
+            self.parameter(parameter)?;
+            if let Some(raw) = raw {
+                let value = std::mem::replace(parameter, Parameter::Literal(Value::Null));
+                let values = vec![value, Parameter::Literal(Value::String(raw))];
+                let present = Subexpression::new(Parameter::Name(PRESENT.into()), values, HashMap::new());
+                *parameter = Parameter::Subexpression(present);
+            }
+        }
+        Ok(())
     }
 
     fn parameter(&mut self, parameter: &mut Parameter) -> Result<(), NotKnown> {
@@ -305,6 +312,14 @@ impl UsedPaths {
             // Names such as `@index`, literals, and helper names are not paths.
             _ => Ok(()),
         }
+    }
+}
+
+/// Returns a path as it is written.
+fn raw_path(parameter: &Parameter) -> Option<String> {
+    match parameter {
+        Parameter::Path(BarPath::Relative((_, raw)) | BarPath::Local((_, _, raw))) => Some(raw.clone()),
+        _ => None,
     }
 }
 

@@ -62,12 +62,61 @@ fn a_missing_path_is_an_error_and_never_renders_undefined() {
         ("{{#each list}}{{m}}{{/each}}", "m"),
         ("{{json missing}}", "missing"),
         ("{{#each missing}}x{{/each}}", "missing"),
+        ("{{#if (gt input.n 3)}}a{{/if}}", "input.n"),
+        ("{{#if (not (eq name user.name))}}a{{/if}}", "user.name"),
+        ("{{#each list}}{{#if (lt n m)}}a{{/if}}{{/each}}", "m"),
+        ("{{#if (gt input.length 3)}}a{{/if}}", "input.length"),
+        ("{{len missing}}", "missing"),
+        ("{{lookup missing 0}}", "missing"),
+        ("{{lookup list missing}}", "missing"),
+        ("{{lookup input 5}}", "input.5"),
+        ("{{lookup list 2}}", "list.2"),
         ("{{variables.x.y}}{{#if no}}{{/if}}", "variables.x.y"),
     ] {
         let fault = text(template).unwrap_err();
         assert_eq!(fault.code, RunErrorCode::TemplateError, "{template}");
         assert_eq!(fault.details, Some(json!({ "path": path })), "{template}: {fault}");
         assert!(fault.message.contains(path), "{template}: {fault}");
+    }
+}
+
+#[test]
+fn len_counts_entries_and_the_characters_that_length_counts() {
+    for (template, expected) in [
+        ("{{len list}} {{len o}} {{len name}}", "2 1 3"),
+        ("{{len \"\u{65e5}\u{672c}\"}} {{len \"\u{1f600}\"}}", "2 2"),
+        ("{{#if (eq (len name) name.length)}}equal{{/if}}", "equal"),
+    ] {
+        assert_eq!(text(template).as_deref(), Ok(expected), "{template}");
+    }
+    for (template, found) in [
+        ("{{len 5}}", "`5`"),
+        ("{{len no}}", "`false`"),
+        ("{{len none}}", "`null`"),
+    ] {
+        let fault = text(template).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::TemplateError, "{template}");
+        assert!(
+            fault.message.contains("`len` needs a list") && fault.message.contains(found),
+            "{fault}"
+        );
+    }
+}
+
+#[test]
+fn lookup_returns_an_entry_by_index_or_name() {
+    assert_eq!(text("{{lookup (lookup list 1) \"n\"}}").as_deref(), Ok("2"));
+}
+
+#[test]
+fn a_helper_without_enough_values_is_an_error_that_names_the_helper() {
+    for (template, message) in [
+        ("{{#if (gt name)}}a{{/if}}", "the helper `gt` has no value number 2"),
+        ("{{lookup list}}", "the helper `lookup` has no value number 2"),
+    ] {
+        let fault = text(template).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::TemplateError, "{template}");
+        assert!(fault.message.contains(message), "{template}: {fault}");
     }
 }
 

@@ -31,7 +31,11 @@ pub(in crate::run) struct Graphs(Vec<Entry>);
 
 impl Graphs {
     pub(in crate::run) fn add(&mut self, graph: &Arc<Graph>, env: &dyn RunEnvironment) -> GraphNo {
-        let known = |entry: &Entry| entry.graph.as_ref().is_some_and(|known| Arc::ptr_eq(known, graph));
+        let is_same = |known: &Arc<Graph>| {
+            // A workflow that was written during the run is compiled again after a replay: equal sources have equal graphs.
+            Arc::ptr_eq(known, graph) || (known.source.is_some() && known.source == graph.source)
+        };
+        let known = |entry: &Entry| entry.graph.as_ref().is_some_and(is_same);
         // A scan: a run has few workflows.
         let place = self.0.iter().position(known).unwrap_or_else(|| {
             // Most runs have one workflow: a list that doubles would reserve room for four.

@@ -106,8 +106,8 @@ impl RunMachine {
             // The message reaches the script or the model that wrote the workflow; the details only the report.
             let reason = match &faults[..] {
                 [] => String::new(),
-                [only] => format!(": {}", only.message),
-                [first, more @ ..] => format!(": {} (and {} more)", first.message, more.len()),
+                [only] => format!(": at {}: {}", only.pointer, only.message),
+                [first, more @ ..] => format!(": at {}: {} (and {} more)", first.pointer, first.message, more.len()),
             };
             let message = format!("the workflow written during the run is invalid{reason}");
             RunError::new(RunErrorCode::NodeFailed, message).with_details(json!({ "faults": faults }))

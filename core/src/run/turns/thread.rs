@@ -314,6 +314,17 @@ impl ThreadTurn<'_, '_> {
                 self.outside(thread::Effect::ScriptStep { id, node, state });
             }
             external @ (thread::Effect::Script { .. } | thread::Effect::Ask { .. } | thread::Effect::Timer { .. }) => {
+                if let thread::Effect::Ask {
+                    id,
+                    unchecked_schema: Some(schema),
+                    ..
+                } = &external
+                    && let Some(fault) = self.step.env.schema_fault(&Value::Object((**schema).clone()))
+                {
+                    // Such a schema refuses every answer, so that the question would stay open until it is cancelled.
+                    let error = RunError::new(RunErrorCode::InvalidInput, format!("ask: the schema {fault}"));
+                    return Some((*id, Outcome::Failed(error)));
+                }
                 self.outside(external);
             }
         }

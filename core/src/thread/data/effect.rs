@@ -693,6 +693,8 @@ pub enum Effect {
         id: EffectId,
         /// Node with the question.
         node: NodeIx,
+        /// JSON Schema to validate first, for a question of a script: those of nodes are validated with their workflow.
+        unchecked_schema: Option<Arc<Map<String, Value>>>,
     },
     /// Assigns a global variable: [`Outcome::Value`] with the value converted to the variable's type, or an error.
     SetGlobal {

@@ -294,8 +294,14 @@ pub(in crate::thread) struct ScriptStage {
     pub(in crate::thread) results: Vector<Arc<Value>>,
     /// Number of results that the last step received.
     pub(in crate::thread) delivered: usize,
+    /// Events among the results that the script may not have received.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::thread) taken: Vec<TakenEvent>,
     /// Bytes of the results.
     pub(in crate::thread) bytes: u64,
+    /// Number of calls that cancel others.
+    #[serde(default)]
+    pub(in crate::thread) cancels: u32,
     /// Number of agents and workflows that were started.
     pub(in crate::thread) agents: u32,
     /// Token budget that the script has seen.
@@ -307,6 +313,20 @@ pub(in crate::thread) struct ScriptStage {
     /// Lets the evaluator cache the evaluated script between steps.
     #[serde(skip)]
     pub(in crate::thread) instance: ScriptInstance,
+}
+
+/// A CUSTOM event that a call has taken from the later waits of its thread.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) struct TakenEvent {
+    /// Index of the result.
+    pub(in crate::thread) result: usize,
+    pub(in crate::thread) call: CallNo,
+    /// Name of the awaited events.
+    pub(in crate::thread) word: Arc<str>,
+    /// Sequence of the event.
+    pub(in crate::thread) sequence: u64,
+    /// Sequence of the event taken before, or 0.
+    pub(in crate::thread) before: u64,
 }
 
 /// A call in progress.

@@ -36,6 +36,7 @@ fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>
         timeout_ms: node.timeout_ms,
         tool: None,
         client_tool: None,
+        is_of_script: false,
     }
 }
 

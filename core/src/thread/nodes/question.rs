@@ -23,6 +23,8 @@ pub(super) struct QuestionContent {
     pub(super) timeout_ms: Option<Millis>,
     pub(super) tool: Option<Arc<ToolConsent>>,
     pub(super) client_tool: Option<Arc<ClientCall>>,
+    /// True if a script asks, so that nothing has validated the schema.
+    pub(super) is_of_script: bool,
 }
 
 impl QuestionContent {
@@ -57,6 +59,7 @@ impl OpenQuestion {
     /// Opens a question.
     pub(super) fn put(cx: &mut StepContext<'_>, content: QuestionContent) -> Self {
         let (id, timeout_ms) = (cx.next_effect(), content.timeout_ms);
+        let unchecked_schema = content.schema.clone().filter(|_| content.is_of_script);
         // Checked here, because the fields need clones of schema and choices.
         if cx.listens(EventType::InteractionRequested) {
             let asked = content.of(cx.thread, id);
@@ -76,7 +79,11 @@ impl OpenQuestion {
             cx.emit_raised(RaisedEvent::of(EventType::InteractionRequested, fields));
         }
         // After the event: an answer cannot precede the announcement of its question.
-        cx.out.push(Effect::Ask { id, node: cx.thread.at });
+        cx.out.push(Effect::Ask {
+            id,
+            node: cx.thread.at,
+            unchecked_schema,
+        });
         // Not `StepContext::limit`: the node's limit fails the attempt, this one ends the question only.
         let timer = timeout_ms.map(|after_ms| {
             let id = cx.next_effect();
@@ -109,7 +116,11 @@ impl OpenQuestion {
                 self.emit(cx, EventType::InteractionAnswered, fields);
                 QuestionOutcome::Answered(answer)
             }
-            other => QuestionOutcome::Failed(failure(other)),
+            other => {
+                // The announcement of the question may have been delivered already.
+                self.emit(cx, EventType::InteractionWithdrawn, []);
+                QuestionOutcome::Failed(failure(other))
+            }
         }
     }
 

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use imbl::Vector;
 use pirn_definition::Millis;
 use pirn_definition::definition::{
-    AgentOptions, ConversationMode, ScriptLimits, agent_workflow, json_from_value, workflow_of_tool, workflow_tool_name,
+    AgentOptions, ConversationMode, ScriptLimits, ToolEntry, agent_workflow, json_from_value, workflow_of_tool,
+    workflow_tool_name,
 };
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::{EventType, is_kept};
@@ -37,7 +38,7 @@ use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
 use crate::thread::data::effect::{Callee, Effect, EffectId, Evaluation, Outcome, TimerPurpose, ToolResult};
 use crate::thread::data::question::{Consent, Interaction, OpenQuestion};
 use crate::thread::data::script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget};
-use crate::thread::data::stages::{CallNo, NodeRun, ScriptCall, ScriptStage, ScriptWork};
+use crate::thread::data::stages::{CallNo, NodeRun, ScriptCall, ScriptStage, ScriptWork, TakenEvent};
 use crate::thread::machine::ThreadMachine;
 
 /// Returns true if calls of this kind count for `concurrency`. Waits do not: they use nothing, and a queued timer would be late.
@@ -245,7 +246,9 @@ impl ScriptStage {
         for NewCall { kind, args, digest } in answer.calls {
             let no = self.calls.len() as CallNo;
             self.calls.push_back((kind, digest));
-            if no >= limits.calls {
+            // The script makes no call to cancel the losers of a join: the join does.
+            self.cancels += u32::from(kind == CallKind::Cancel);
+            if kind != CallKind::Cancel && no - self.cancels >= limits.calls {
                 let message = format!(
                     "the script made more than {} calls of its host (`limits.calls`)",
                     limits.calls
@@ -272,6 +275,8 @@ impl ScriptStage {
                 return self.fail(cx, error);
             }
         }
+        // The script has received these events, and has cancelled no call of them.
+        self.taken.retain(|taken| taken.result >= self.delivered);
         self.proceed(cx)
     }
 
@@ -314,8 +319,24 @@ impl ScriptStage {
             if let Some(call) = self.running.remove(no) {
                 call.cancel(cx);
             }
+            self.give_back_event(cx, *no);
         }
         self.queue.retain(|(queued, _)| !numbers.contains(queued));
+    }
+
+    /// Makes an event available to the later waits of the thread whose call was cancelled after the event had arrived.
+    fn give_back_event(&mut self, cx: &mut StepContext<'_>, no: CallNo) {
+        let Some(place) = self.taken.iter().position(|taken| taken.call == no) else {
+            return;
+        };
+        let TakenEvent {
+            word, sequence, before, ..
+        } = self.taken.remove(place);
+        let taken = cx.thread.taken.get_or_insert_default();
+        // Another call may have taken a later event: the earlier one would then be out of order.
+        if taken.last(&word) == sequence {
+            taken.give_back(&word, before);
+        }
     }
 
     fn start_queued(&mut self, cx: &mut StepContext<'_>) {
@@ -382,12 +403,32 @@ impl ScriptStage {
         let Some((no, call)) = found.map(|(no, _)| *no).and_then(|no| self.running.remove_entry(&no)) else {
             return self.wait();
         };
+        let word = match &call.work {
+            ScriptWork::Event { event, .. } => Some(Arc::clone(event)),
+            _ => None,
+        };
+        let last = |cx: &StepContext<'_>| {
+            let taken = cx.thread.taken.as_deref();
+            word.as_deref()
+                .map_or(0, |word| taken.map_or(0, |taken| taken.last(word)))
+        };
+        let before = last(cx);
         match ended(cx, no, call, effect, outcome) {
             Continue(call) => {
                 self.running.insert(no, call);
                 self.wait()
             }
             Break(result) => {
+                let sequence = last(cx);
+                if let Some(word) = word.filter(|_| sequence != before) {
+                    self.taken.push(TakenEvent {
+                        result: self.results.len(),
+                        call: no,
+                        word,
+                        sequence,
+                        before,
+                    });
+                }
                 self.deliver(no, result);
                 match self.excess(limits(cx)) {
                     Some(error) => self.fail(cx, error),
@@ -414,6 +455,8 @@ pub(super) fn enter(cx: &mut StepContext<'_>, node: &ScriptNode) -> Progress {
         running: BTreeMap::new(),
         results: Vector::new(),
         delivered: 0,
+        taken: Vec::new(),
+        cancels: 0,
         bytes: 0,
         agents: 0,
         budget: None,
@@ -509,6 +552,7 @@ fn content(
         question: Arc::clone(question),
         schema: schema.cloned(),
         timeout_ms,
+        is_of_script: true,
         ..QuestionContent::default()
     }
 }
@@ -583,8 +627,7 @@ fn refused(message: String) -> RunError {
 
 /// Returns true if the node lists the tool, or a pattern such as `git_*` that matches it.
 fn offers(node: &ScriptNode, name: &str) -> bool {
-    let mut listed = node.tools.iter();
-    listed.any(|tool| **tool == *name || tool.strip_suffix('*').is_some_and(|start| name.starts_with(start)))
+    node.tools.iter().any(|listed| ToolEntry::includes(listed, name))
 }
 
 /// Starts a call. Returns its effect.
@@ -713,17 +756,23 @@ fn not_offered(node: &ScriptNode, name: &str) -> String {
     )
 }
 
-/// Starts to wait for an event.
-fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, ScriptWork) {
-    let EventArgs { name, timeout_ms } = args;
-    let (id, event) = (cx.next_effect(), Arc::from(name));
+/// Starts to wait for an event that this thread has not taken.
+fn wait_event(cx: &mut StepContext<'_>, event: &Arc<str>) -> EffectId {
+    let id = cx.next_effect();
     cx.out.push(Effect::WaitEvent {
         id,
         node: cx.thread.at,
-        event: Arc::clone(&event),
-        // A later wait must not match an event that this thread has consumed.
+        event: Arc::clone(event),
         taken: cx.thread.taken.as_deref().cloned().unwrap_or_default(),
     });
+    id
+}
+
+/// Starts a call that waits for an event.
+fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, ScriptWork) {
+    let EventArgs { name, timeout_ms } = args;
+    let event = Arc::from(name);
+    let id = wait_event(cx, &event);
     let timer = timeout_ms.map(|after_ms| timer(cx, after_ms, TimerPurpose::Limit));
     (id, ScriptWork::Event { event, timer })
 }
@@ -857,6 +906,21 @@ fn ended(
             QuestionOutcome::Failed(error) => Err(error),
         }),
         (ScriptWork::Sleep, Outcome::Elapsed) => Break(Ok(Value::Null)),
+        // Another wait of this thread took the event after this one had begun.
+        (ScriptWork::Event { event, timer }, Outcome::Event { sequence, .. })
+            if cx
+                .thread
+                .taken
+                .as_deref()
+                .is_some_and(|taken| taken.is_taken(&event, sequence)) =>
+        {
+            let id = wait_event(cx, &event);
+            Continue(ScriptCall {
+                kind,
+                id,
+                work: ScriptWork::Event { event, timer },
+            })
+        }
         (ScriptWork::Event { event, timer }, outcome) => {
             if timer == Some(effect) {
                 cx.out.push(Effect::Drop { id });
