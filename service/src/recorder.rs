@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::runs::Run;
 use crate::state::Service;
 use pirn::store::RunStatus;
-use pirn::{Event, EventType, Events, SubscriptionItem};
+use pirn::{Event, EventType, Events, SubscriptionItem, TokenUsage};
 
 /// Capacity of the channel of events that wait to be recorded.
 pub(super) const BUFFER: usize = 65_536;
@@ -51,13 +51,29 @@ impl Service {
 
 async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
-    let mut meter = service.metrics().of_run(&run.info.workflow_id);
+    let mut meter = service.metrics().of_run(&run.info.workflow_id, run.replayed.until);
     // A resumed run requests an interrupted reply again, so pieces from before the restart are void: mark the first new piece.
     let is_resumed = run.log.first_piece() > 1;
     let mut speaking = BTreeSet::new();
-    while let Some(heard) = events.next().await {
+    // Tokens that a fork shares with its base.
+    let mut shared = TokenUsage::default();
+    let mut has_outcome = false;
+    loop {
+        let heard = tokio::select! {
+            biased;
+            heard = events.next() => heard,
+            report = run.handle.outcome(), if !has_outcome => {
+                has_outcome = true;
+                // Detached branches delay the end of the events, which reports the end of any other run.
+                if run.has_ended() && report.threads.iter().any(|thread| !thread.status.is_final()) {
+                    service.runs().changed(&run);
+                }
+                continue;
+            }
+        };
         match heard {
-            SubscriptionItem::Event(mut event) => {
+            None => break,
+            Some(SubscriptionItem::Event(mut event)) => {
                 let is_piece = event.raised.event_type == EventType::LlmToken;
                 if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
                     Arc::make_mut(&mut event).raised.fields.set("restart", json!(true));
@@ -67,6 +83,9 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
                 }
                 run.questions.observe(&event);
                 run.figures.observe(&event);
+                if event.timestamp <= run.replayed.shared_until {
+                    shared = run.figures.used();
+                }
                 meter.observe(&event);
                 let changes = changes_summary(event.raised.event_type);
                 push(&run, event).await;
@@ -75,7 +94,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
                     service.runs().changed(&run);
                 }
             }
-            SubscriptionItem::Lagged(count) => {
+            Some(SubscriptionItem::Lagged(count)) => {
                 meter.lost(count);
                 run.log.skip(count);
             }
@@ -87,7 +106,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     if let Some(status) = left {
         service.runs().leave(&run, status);
     } else {
-        meter.ended(&report);
+        meter.ended(&report, shared);
         run.release(report).await;
     }
     run.log.close();
@@ -97,10 +116,9 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     run.decided();
     if left.is_none() {
         service.runs().changed(&run);
+        let tokens = run.figures.figures().tokens.unwrap_or_default();
         // Last: it may wait for the store.
-        service
-            .spend(run.id(), run.figures.figures().tokens.unwrap_or_default())
-            .await;
+        service.spend(run.id(), tokens.saturating_sub(shared.total)).await;
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pirn::Profile;
+use pirn::models::{ModelRequests, conventional_provider};
 use tokio::runtime::Handle;
 use tokio::time::MissedTickBehavior;
 
@@ -25,7 +27,12 @@ impl Service {
         set_usage(&mut series, self);
         if let Some(figures) = engine.store().and_then(|store| store.figures()) {
             series.set(MetricId::StoreWrites, Vec::new(), figures.writes as f64);
-            series.set_counted(MetricId::StoreBatch, &figures.batches, figures.writes as f64);
+            series.set_counted(
+                MetricId::StoreBatch,
+                Vec::new(),
+                &figures.batches,
+                figures.writes as f64,
+            );
         }
         if let Ok(depths) = tokio::time::timeout(ASKED_FOR, engine.mailbox_depths()).await {
             let depths = [
@@ -86,7 +93,9 @@ impl Service {
 
 /// Sets the tokens and the cost of each profile.
 fn set_usage(series: &mut Series, service: &Service) {
-    for (profile, spent) in service.engine().usage_by_profile() {
+    for (profile, requests) in service.engine().requests_by_profile() {
+        set_requests(series, &service.engine().profile(Some(&profile)), &requests);
+        let spent = requests.usage;
         let kinds = [
             ("input", spent.input),
             ("cachedRead", spent.cached_read),
@@ -103,5 +112,33 @@ fn set_usage(series: &mut Series, service: &Service) {
             let labels = owned([("profile", profile.as_str()), ("currency", currency.as_str())]);
             series.set(MetricId::ModelCost, labels, cost.amount());
         }
+    }
+}
+
+/// Sets the metrics of OpenTelemetry's conventions for one profile.
+fn set_requests(series: &mut Series, profile: &Profile, requests: &ModelRequests) {
+    let labels = |more: &[(&'static str, &str)]| {
+        let model = profile.model.as_deref().map(|model| ("gen_ai.request.model", model));
+        let common = [
+            ("gen_ai.operation.name", "chat"),
+            ("gen_ai.provider.name", conventional_provider(&profile.provider)),
+            ("pirn.profile.id", &*profile.id),
+        ];
+        let labels = common.into_iter().chain(model).chain(more.iter().copied());
+        labels.map(|(name, value)| (name, value.to_owned())).collect::<Vec<_>>()
+    };
+    for (kind, tokens) in [("input", &requests.input_tokens), ("output", &requests.output_tokens)] {
+        if tokens.counts.iter().any(|count| *count > 0) {
+            let labels = labels(&[("gen_ai.token.type", kind)]);
+            series.set_counted(MetricId::RequestTokens, labels, &tokens.counts, tokens.sum as f64);
+        }
+    }
+    for (failure, durations) in &requests.durations_ms {
+        let labels = match failure {
+            Some(failure) => labels(&[("error.type", failure.as_str())]),
+            None => labels(&[]),
+        };
+        let seconds = durations.sum as f64 / 1_000.0;
+        series.set_counted(MetricId::RequestDuration, labels, &durations.counts, seconds);
     }
 }

@@ -12,8 +12,9 @@ use crate::http::tenant::Scope;
 use crate::memory::MemoryReservation;
 use crate::recorder::BUFFER;
 use crate::runs::quota::CountedRun;
-use crate::runs::{Run, RunInfo, now};
+use crate::runs::{Replayed, Run, RunInfo, now};
 use crate::state::Service;
+use pirn::store::RunStatus;
 use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle, ToolDefinition};
 use pirn_actors::engine::check_name;
 
@@ -215,6 +216,9 @@ impl Service {
         mut resumed: ResumeBuilder,
         admitted: Option<CountedRun>,
     ) -> Result<Arc<Run>, ResumeError> {
+        // Before the run is registered, which replaces its last change.
+        let is_new = self.is_new(&stored);
+        let replayed = replayed(&stored, is_new);
         let events = resumed.events_after(0, &[], BUFFER);
         let handle = resumed.start().await?;
         let info = RunInfo {
@@ -226,9 +230,11 @@ impl Service {
         // years.
         let first_piece = now();
         let counted = admitted.or_else(|| self.quotas().count(handle.run_id()));
-        let run = self.new_run(handle, info, first_piece).counted(counted);
-        let run = self.runs().register(run);
-        self.metrics().started(&run.info.workflow_id);
+        let run = self.new_run(handle, info, first_piece);
+        let run = self.runs().register(run.counted(counted).replaying(replayed));
+        if is_new {
+            self.metrics().started(&run.info.workflow_id);
+        }
         self.record(&run, events);
         Ok(run)
     }
@@ -337,6 +343,17 @@ impl Service {
         self.scope().run_id(&self.engine().new_run_id()).into_owned()
     }
 
+    /// True if no process has executed the stored run yet: the run is a new fork, or was enqueued.
+    fn is_new(&self, stored: &pirn::store::Run) -> bool {
+        let is_unchanged = match &stored.base {
+            // A fork has steps of its own for the variables that it assigns.
+            Some(_) => stored.updated_at <= stored.started_at,
+            None => stored.steps == 0,
+        };
+        // A run that was parked during its first call has no step either.
+        is_unchanged && stored.status == RunStatus::Unfinished && !self.runs().changes().has_left(&stored.id)
+    }
+
     /// Returns the run's entry in the engine's store.
     pub(super) async fn in_store(&self, id: &str) -> Result<Option<pirn::store::Run>, Problem> {
         let id = &*self.scope().run_id(id);
@@ -346,6 +363,16 @@ impl Service {
         };
         let run = store.run(id).await;
         run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
+    }
+}
+
+/// Returns the part of a stored run's events that is repeated when the run is resumed.
+fn replayed(stored: &pirn::store::Run, is_new: bool) -> Replayed {
+    // A fork starts later than the steps that it shares with its base.
+    let before_start = stored.started_at.saturating_sub(1);
+    Replayed {
+        until: if is_new { before_start } else { stored.updated_at },
+        shared_until: if stored.base.is_some() { before_start } else { 0 },
     }
 }
 

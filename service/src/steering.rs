@@ -127,7 +127,11 @@ impl Service {
         match self.replays().run(move || stored.interactions()).await? {
             Ok(questions) => Ok(questions),
             Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
-            Err(error) => Err(resume_problem(&error)),
+            Err(error) => {
+                // The run may have been resumed in between.
+                let resumed = self.engine().find(id).ok_or_else(|| resume_problem(&error))?;
+                Ok(resumed.interactions().await)
+            }
         }
     }
 }

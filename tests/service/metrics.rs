@@ -5,12 +5,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use pirn::Engine;
-use pirn::store::SqliteStore;
+use pirn::store::{MemoryStore, SqliteStore};
 use pirn_service::Options;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::command::{Served, folder};
-use crate::world::{World, answer, refusal};
+use crate::world::{World, answer, answered, later, refusal};
 
 /// Samples by name and labels; fails on a malformed line.
 fn samples(text: &str) -> BTreeMap<String, String> {
@@ -87,6 +87,15 @@ async fn the_metrics_count_runs_nodes_calls_and_requests() {
         (cost.expect("a number") - expected).abs() < 1e-12 && expected > 0.0,
         "{text}"
     );
+    let bot = r#"gen_ai_operation_name="chat",gen_ai_provider_name="scripted",pirn_profile_id="bot""#;
+    for (kind, of_type) in [("input", "input"), ("output", "output")] {
+        let sum = value(&format!(
+            r#"gen_ai_client_token_usage_sum{{{bot},gen_ai_token_type="{of_type}"}}"#
+        ));
+        assert_eq!(sum.parse::<f64>().ok(), Some(of_kind(kind)));
+    }
+    let requests = value(&format!("gen_ai_client_operation_duration_seconds_count{{{bot}}}"));
+    assert_ne!(requests, "0");
     assert_eq!(value("pirn_runs_live"), "0");
     // Every family has its type and help exactly once.
     let families: Vec<&str> = text
@@ -152,6 +161,92 @@ async fn the_metrics_of_a_store_count_commits_and_commits_per_sync() {
     assert!(!without.as_str().expect("text").contains("pirn_store"), "{without}");
 }
 
+/// A workflow that calls a model and a tool, then asks a person.
+const TALKS: &str = r#"{"workflows": [{"id": "talks",
+        "nodes": [{"id": "start", "type": "START"},
+                  {"id": "reply", "type": "LLM", "config": {"prompt": "go", "tools": ["clock"], "profileId": "talker"}},
+                  {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Enough?"}},
+                  {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "reply"}, {"from": "reply", "to": "ask"}, {"from": "ask", "to": "end"}]}],
+    "profiles": [{"id": "talker", "provider": "scripted", "responses": [
+        {"content": "let me see", "toolCalls": [{"id": "c1", "name": "clock", "arguments": {"zone": "UTC"}}]},
+        {"content": "it is noon"}]}]}"#;
+
+async fn talks() -> World {
+    let engine = Engine::builder().store(MemoryStore::new()).workflows(TALKS);
+    World::of(engine, Options::default()).await
+}
+
+/// The counters of runs.
+async fn counted(world: &World) -> BTreeMap<String, u64> {
+    let text = answer(world.get("/metrics")).await.body;
+    let samples = samples(text.as_str().expect("text")).into_iter();
+    let is_of_runs = |name: &str| {
+        let counters = ["runs_started", "runs_ended", "steps", "tool_calls", "tokens"];
+        counters
+            .iter()
+            .any(|counter| name.starts_with(&format!("pirn_{counter}_total")))
+    };
+    let counted = samples.filter(|(name, _)| is_of_runs(name));
+    counted
+        .map(|(name, value)| (name, value.parse().expect("a whole number")))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_run_that_is_parked_and_resumed_is_counted_like_one_that_stays() {
+    let (stays, moves) = (talks().await, talks().await);
+    for (world, is_moved) in [(&stays, false), (&moves, true)] {
+        let id = world.start("talks", Value::Null).await;
+        world.until(&id, "INTERACTION_REQUESTED").await;
+        if is_moved {
+            for call in ["park", "resume", "park", "resume"] {
+                later().await;
+                let told = answer(world.post(&format!("/v1/runs/{id}/{call}"), &json!({}))).await;
+                assert_eq!(told.status.as_u16(), 200, "{}", told.body);
+            }
+            world.until(&id, "INTERACTION_REQUESTED").await;
+            later().await;
+        }
+        answered(world, &id).await;
+        assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    }
+    let counted_once = counted(&stays).await;
+    assert_eq!(counted_once[r#"pirn_runs_started_total{workflow="talks"}"#], 1);
+    assert_eq!(counted(&moves).await, counted_once);
+}
+
+#[tokio::test]
+async fn a_fork_counts_only_what_its_base_has_not_done() {
+    let world = talks().await;
+    let id = world.start("talks", Value::Null).await;
+    world.until(&id, "INTERACTION_REQUESTED").await;
+    answered(&world, &id).await;
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    let before = counted(&world).await;
+    let steps = answer(world.get(&format!("/v1/runs/{id}/steps"))).await.body;
+    let mut steps = steps["steps"].as_array().expect("steps").iter().rev();
+    let model = steps.find(|step| step["kind"] == "model").expect("a model call");
+    later().await;
+    let ask = json!({"step": model["step"], "runId": "fork"});
+    let forked = answer(world.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
+    assert_eq!(forked.status.as_u16(), 201, "{}", forked.body);
+    answered(&world, "fork").await;
+    assert_eq!(world.ended("fork").await["status"], "COMPLETED");
+    let after = counted(&world).await;
+    let added = |name: &str| after[name] - before[name];
+    for (name, count) in [
+        (r#"pirn_runs_started_total{workflow="talks"}"#, 1),
+        (r#"pirn_runs_ended_total{workflow="talks",status="COMPLETED"}"#, 1),
+        (r#"pirn_steps_total{type="USER_INTERACTION",result="completed"}"#, 1),
+        (r#"pirn_steps_total{type="LLM",result="completed"}"#, 0),
+        (r#"pirn_tool_calls_total{tool="clock",result="failed"}"#, 0),
+        (r#"pirn_tokens_total{workflow="talks",kind="total"}"#, 0),
+    ] {
+        assert_eq!(added(name), count, "{name}");
+    }
+}
+
 #[cfg(feature = "otel")]
 mod otlp {
     use std::time::Duration;
@@ -202,7 +297,7 @@ mod otlp {
         let attributes = attributes.iter().map(text_of);
         let labels: Vec<String> = attributes
             .chain(bound.map(|bound| ("le", bound)))
-            .map(|(name, value)| format!("{name}=\"{value}\""))
+            .map(|(name, value)| format!("{}=\"{value}\"", name.replace('.', "_")))
             .collect();
         if labels.is_empty() {
             String::new()

@@ -1,17 +1,18 @@
 //! The list of runs: what its items state, and its filters; the list of sessions.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::store::MemoryStore;
+use pirn::store::{MemoryStore, Pending, Run, RunFilter, RunPlace, Store, forward_to_store};
 use pirn::{Engine, Event};
 use pirn_service::{Options, RunArchive, RunQuery, RunSummary};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
-use crate::world::{World, answer, refusal};
+use crate::world::{Events, World, answer, refusal};
 
 async fn stored() -> World {
     World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
@@ -129,6 +130,76 @@ async fn filters_select_by_text_and_by_start() {
         refusal(world.get("/v1/runs?startedAfter=soon")).await,
         (400, "INVALID_REQUEST".into())
     );
+}
+
+/// A store in memory that delays the answer to one query of the list of runs.
+struct GatedList {
+    kept: MemoryStore,
+    /// Signals the query, then waits for permission to answer.
+    gate: Arc<Mutex<Option<Gate>>>,
+}
+
+type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+impl Store for GatedList {
+    forward_to_store!(kept: location commit run journal contents chain snapshot timers sessions session set_meta meta remove remove_session);
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        let runs = self.kept.runs(filter, after, limit);
+        let Some((asked, let_go)) = self.gate.lock().expect("whole").take() else {
+            return runs;
+        };
+        Box::pin(async move {
+            asked.send(()).expect("the test waits");
+            let_go.await.expect("the test lets it go");
+            runs.await
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_parked_or_resumed_while_the_list_is_read_is_listed_once() {
+    let gate = Arc::default();
+    let store = GatedList {
+        kept: MemoryStore::new(),
+        gate: Arc::clone(&gate),
+    };
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let id = world.start("paid", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    for call in ["park", "resume"] {
+        let ((asked, is_asked), (let_go, may_go)) = (oneshot::channel(), oneshot::channel());
+        *gate.lock().expect("whole") = Some((asked, may_go));
+        let changes = async {
+            // The runs in memory were read before the query.
+            is_asked.await.expect("asked");
+            let events = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
+            let told = answer(world.post(&format!("/v1/runs/{id}/{call}"), &json!({}))).await;
+            assert_eq!(told.status.as_u16(), 200, "{}", told.body);
+            // The stream of a parked run ends when it has left the memory.
+            events.all().await;
+            let_go.send(()).expect("the store waits");
+        };
+        let (runs, ()) = tokio::join!(listed(&world, ""), changes);
+        assert_eq!(ids(&runs), [id.as_str()], "{call}: {runs:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_item_has_the_sequence_of_the_last_event_or_none() {
+    let world = stored().await;
+    let id = world.start("paid", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let path = format!("/v1/runs/{id}/events");
+    let events = Events::open(world.get(&path)).await;
+    let parked = answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
+    assert_eq!(parked.status.as_u16(), 200, "{}", parked.body);
+    let events = events.all().await;
+    let last = events.iter().rev().find_map(|event| event.id).expect("a sequence");
+    let item = &listed(&world, "").await[0];
+    assert_eq!((&item["status"], item.get("lastSequence")), (&json!("WAITING"), None));
+    // The events of a stored run are the result of a replay, whose figures are retained.
+    assert_eq!(Events::open(world.get(&path)).await.all().await, events);
+    assert_eq!(listed(&world, "").await[0]["lastSequence"], last);
 }
 
 fn now() -> u64 {

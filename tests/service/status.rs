@@ -7,7 +7,7 @@ use pirn::store::MemoryStore;
 use pirn_service::{Limits, Options};
 use serde_json::{Value, json};
 
-use crate::world::{Events, Sent, World, answer, refusal};
+use crate::world::{DETACHES, Events, Sent, World, answer, answered, later, refusal};
 
 async fn stored() -> World {
     World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
@@ -31,14 +31,6 @@ async fn until(events: &mut Events, run: &str, status: &str, questions: u64) -> 
             return event.position.expect("an id");
         }
     }
-}
-
-/// Answers the first open question of a run.
-async fn answered(world: &World, run: &str) {
-    let open = answer(world.get(&format!("/v1/runs/{run}/interactions"))).await.body;
-    let question = open["interactions"][0]["id"].as_str().expect("a question").to_owned();
-    let told = answer(world.post(&format!("/v1/interactions/{question}"), &json!({"answer": "red"}))).await;
-    assert_eq!(told.status.as_u16(), 200, "{}", told.body);
 }
 
 #[tokio::test]
@@ -120,6 +112,22 @@ async fn a_parked_run_is_reported_with_its_status_in_the_store() {
     until(&mut events, &run, "RUNNING", 1).await;
     answered(&world, &run).await;
     until(&mut events, &run, "COMPLETED", 0).await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_and_the_questions_of_its_detached_branch_are_reported_while_the_branch_is_active() {
+    for engine in [Engine::builder(), Engine::builder().store(MemoryStore::new())] {
+        let world = World::of(engine.workflows(DETACHES), Options::default()).await;
+        let mut events = Events::open(world.get("/v1/status")).await;
+        let run = world.start("detaches", Value::Null).await;
+        until(&mut events, &run, "COMPLETED", 1).await;
+        let open = answer(world.get("/v1/interactions")).await.body;
+        assert_eq!(open["interactions"][0]["runId"], json!(run), "{open}");
+        answered(&world, &run).await;
+        until(&mut events, &run, "COMPLETED", 0).await;
+        let open = answer(world.get("/v1/interactions")).await.body;
+        assert_eq!(open["interactions"], json!([]));
+    }
 }
 
 #[tokio::test]
@@ -209,4 +217,54 @@ async fn the_open_questions_of_all_runs_are_listed_with_their_times() {
     assert_eq!(told.status.as_u16(), 200, "{}", told.body);
     let open = answer(world.get("/v1/interactions")).await.body;
     assert_eq!(open["interactions"].as_array().map(Vec::len), Some(4));
+}
+
+/// Asks two questions, one after the other.
+const TWICE: &str = r#"{"id": "twice",
+    "nodes": [{"id": "start", "type": "START"},
+              {"id": "first", "type": "USER_INTERACTION", "config": {"question": "First?"}},
+              {"id": "second", "type": "USER_INTERACTION", "config": {"question": "Second?"}},
+              {"id": "end", "type": "END"}],
+    "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "second"}, {"from": "second", "to": "end"}]}"#;
+
+/// Starts a run that asks a person; returns its id when it has asked.
+async fn asking(world: &World, workflow: &str) -> String {
+    let run = world.start(workflow, Value::Null).await;
+    world.until(&run, "INTERACTION_REQUESTED").await;
+    later().await;
+    run
+}
+
+#[tokio::test]
+async fn a_short_list_of_questions_has_those_that_were_asked_first() {
+    let engine = Engine::builder().store(MemoryStore::new()).workflows(TWICE);
+    let world = World::of(engine, Options::default()).await;
+    let first = async || {
+        let few = answer(world.get("/v1/interactions?limit=1")).await.body;
+        assert_eq!(few["more"], true, "{few}");
+        few["interactions"][0]["runId"].clone()
+    };
+    let older = [asking(&world, "twice").await, asking(&world, "twice").await];
+    let younger = asking(&world, "asks").await;
+    for run in &older {
+        answered(&world, run).await;
+    }
+    loop {
+        let all = answer(world.get("/v1/interactions")).await.body;
+        let asked = all["interactions"].as_array().expect("questions");
+        if asked.iter().filter(|open| open["nodeId"] == "second").count() == 2 {
+            break;
+        }
+    }
+    assert_eq!(
+        first().await,
+        json!(younger),
+        "the second questions of the older runs are younger"
+    );
+    // A question of the store may be older than those in memory.
+    let parked = answer(world.post(&format!("/v1/runs/{younger}/park"), &json!({}))).await;
+    assert_eq!(parked.status.as_u16(), 200, "{}", parked.body);
+    let mut stream = Events::open(world.get(&format!("/v1/runs/{younger}/events?types=CUSTOM"))).await;
+    while stream.next().await.is_some() {}
+    assert_eq!(first().await, json!(younger));
 }

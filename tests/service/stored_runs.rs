@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::join_all;
 use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, StoreError, forward_to_store};
 use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
-use pirn_service::Options;
+use pirn_service::{Limits, Options};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Served, folder};
 use crate::gated_store::GatedStore;
-use crate::world::{Events, Sent, World, answer, refusal};
+use crate::world::{DETACHES, Events, Sent, World, answer, answered, refusal};
 
 async fn stored() -> World {
     World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
@@ -65,6 +66,75 @@ async fn parked(world: &World, workflow: &str) -> String {
         .await;
     assert_eq!(end.last().expect("an end").json["status"], "WAITING");
     id
+}
+
+#[tokio::test]
+async fn a_client_that_reconnects_is_stopped_by_the_end_of_the_run_only() {
+    let world = stored().await;
+    let id = parked(&world, "paid").await;
+    let path = format!("/v1/runs/{id}/events");
+    let last = async || {
+        let all = Events::open(world.get(&path)).await.all().await;
+        all.iter().rev().find_map(|event| event.id).expect("a sequence")
+    };
+    let rest = world.get(&path).header("last-event-id", last().await);
+    let rest = Events::open(rest).await.all().await;
+    let [end] = &rest[..] else { panic!("{rest:?}") };
+    assert_eq!(
+        (end.name.as_deref(), &end.json["status"]),
+        (Some("end"), &json!("WAITING"))
+    );
+    for (call, body) in [("emit", json!({"name": "paid"})), ("resume", json!({}))] {
+        let told = answer(world.post(&format!("/v1/runs/{id}/{call}"), &body)).await;
+        assert_eq!(told.status.as_u16(), 200, "{}", told.body);
+    }
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    let rest = world.get(&path).header("last-event-id", last().await);
+    assert_eq!(answer(rest).await.status.as_u16(), 204);
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_is_neither_parked_nor_resumed_while_a_detached_branch_is_active() {
+    let world = World::of(
+        Engine::builder().store(MemoryStore::new()).workflows(DETACHES),
+        Options::default(),
+    )
+    .await;
+    let report = answer(world.post("/v1/runs?wait=10", &json!({"workflow": "detaches"})))
+        .await
+        .body;
+    assert_eq!(report["status"], "COMPLETED", "{report}");
+    let id = report["runId"].as_str().expect("an id");
+    for call in ["park", "resume"] {
+        let refused = refusal(world.post(&format!("/v1/runs/{id}/{call}"), &json!({})));
+        let refused = tokio::time::timeout(Duration::from_secs(30), refused).await;
+        assert_eq!(refused.expect("an answer"), (409, "RUN_ENDED".into()), "{call}");
+    }
+    answered(&world, id).await;
+    assert_eq!(world.ended(id).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn the_questions_of_a_run_are_listed_while_it_is_resumed() {
+    // One replay at a time: requests wait until the run was resumed.
+    let options = Options {
+        limits: Limits {
+            replays: 1,
+            ..Limits::default()
+        },
+        ..Options::default()
+    };
+    let world = World::of(Engine::builder().store(MemoryStore::new()), options).await;
+    for _ in 0..10 {
+        let id = parked(&world, "asks").await;
+        let resume = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({})));
+        let lists = (0..16).map(|_| answer(world.get(&format!("/v1/runs/{id}/interactions"))));
+        let (resumed, lists) = tokio::join!(resume, join_all(lists));
+        assert_eq!(resumed.status.as_u16(), 200, "{}", resumed.body);
+        for list in lists {
+            assert_eq!(list.body["interactions"][0]["nodeId"], "color", "{}", list.body);
+        }
+    }
 }
 
 fn in_a_file(name: &str) -> EngineBuilder {

@@ -534,6 +534,23 @@ async fn a_run_of_another_tenant_is_answered_like_one_that_does_not_exist() {
 }
 
 #[tokio::test]
+async fn a_report_has_the_name_that_its_caller_uses_for_the_session() {
+    let world = world_of(Engine::builder().store(MemoryStore::new())).await;
+    let body = json!({"workflow": "echo", "input": {}, "runId": "r", "session": "desk"});
+    let waited = answer(by("acme", world.post("/v1/runs?wait=10", &body))).await.body;
+    assert_eq!(
+        (&waited["status"], &waited["session"]),
+        (&json!("COMPLETED"), &json!("desk"))
+    );
+    for (token, session) in [("acme-token", "desk"), ("operator", "acme~desk")] {
+        for path in ["/v1/runs/acme~r", "/v1/runs/acme~r?at=0"] {
+            let report = answer(world.client.get(world.url(path)).bearer_auth(token)).await.body;
+            assert_eq!(report["session"], session, "{path}: {report}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_mcp_session_belongs_to_the_tenant_that_opened_it() {
     let world = world_of(Engine::builder()).await;
     let acme = settle(&world, "acme").await;

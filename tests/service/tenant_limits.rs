@@ -6,9 +6,9 @@ use pirn::Engine;
 use pirn::store::{MemoryStore, Store};
 use pirn_service::{Options, TenantLimits};
 use reqwest::RequestBuilder;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{Answer, World, answer, tenants};
+use crate::world::{Answer, Events, World, answer, later, tenants};
 
 async fn world_of(engine: pirn::EngineBuilder, tenant_limits: TenantLimits) -> World {
     let options = Options {
@@ -149,4 +149,38 @@ async fn tokens_of_a_day_and_stored_bytes_survive_a_restart() {
     };
     let world = world_of(engine(), bytes).await;
     assert!(is_refused(&answer(start(&world, "acme", "echo")).await, "storedBytes"));
+}
+
+/// Lets a run that talks once reach its end; returns its report.
+async fn talked(world: &World) -> Value {
+    world.gate.add_permits(1);
+    let body = json!({"workflow": "talks-then-waits", "input": {"message": "x"}, "runId": "base"});
+    let report = answer(world.post("/v1/runs?wait=10", &body).bearer_auth("acme-token")).await;
+    assert_eq!(report.body["status"], "COMPLETED", "{}", report.body);
+    report.body
+}
+
+#[tokio::test]
+async fn tokens_that_a_fork_shares_with_its_base_are_spent_once() {
+    let unlimited = world_of(Engine::builder(), TenantLimits::default()).await;
+    let tokens = talked(&unlimited).await["tokens"]["spent"]["total"].as_u64();
+    let limits = TenantLimits {
+        tokens_per_day: tokens.map(|tokens| tokens + 1),
+        ..TenantLimits::default()
+    };
+    let world = world_of(Engine::builder().store(MemoryStore::new()), limits).await;
+    talked(&world).await;
+    let get = |path: &str| world.client.get(world.url(path)).bearer_auth("acme-token");
+    let steps = answer(get("/v1/runs/base/steps")).await.body;
+    let mut steps = steps["steps"].as_array().expect("steps").iter();
+    let model = steps.find(|step| step["kind"] == "model").expect("a model call");
+    later().await;
+    let ask = json!({"step": model["step"], "runId": "fork"});
+    let forked = answer(world.post("/v1/runs/base/fork", &ask).bearer_auth("acme-token")).await;
+    assert_eq!(forked.status, 201, "{}", forked.body);
+    world.gate.add_permits(1);
+    let events = Events::open(get("/v1/runs/fork/events")).await.all().await;
+    assert_eq!(events.last().expect("an end").json["status"], "COMPLETED");
+    let next = answer(start(&world, "acme", "echo")).await;
+    assert_eq!(next.status, 201, "{}", next.body);
 }

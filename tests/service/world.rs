@@ -114,6 +114,35 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
     {"id": "out", "provider": "scripted", "responses": []}]}"#;
 
+/// A workflow that completes while a detached branch asks a person.
+pub(crate) const DETACHES: &str = r#"{"id": "detaches",
+    "nodes": [{"id": "start", "type": "START"},
+              {"id": "fork", "type": "FORK",
+               "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["late", "soon"], "forkStrategy": "parallel"}},
+              {"id": "late", "type": "USER_INTERACTION", "config": {"question": "Late?"}},
+              {"id": "soon", "type": "VARIABLE", "config": {"variableName": "n", "expression": "1"}},
+              {"id": "join", "type": "JOIN",
+               "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ANY_COMPLETED", "onDecided": "detach"}},
+              {"id": "end", "type": "END"}],
+    "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "late"}, {"from": "fork", "to": "soon"},
+              {"from": "late", "to": "join"}, {"from": "soon", "to": "join"}, {"from": "join", "to": "end"}]}"#;
+
+/// Waits until the clock shows a later millisecond.
+pub(crate) async fn later() {
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_millis(2) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers the first open question of a run.
+pub(crate) async fn answered(world: &World, run: &str) {
+    let open = answer(world.get(&format!("/v1/runs/{run}/interactions"))).await.body;
+    let question = open["interactions"][0]["id"].as_str().expect("a question").to_owned();
+    let told = answer(world.post(&format!("/v1/interactions/{question}"), &json!({"answer": "red"}))).await;
+    assert_eq!(told.status.as_u16(), 200, "{}", told.body);
+}
+
 /// A service that listens until this value is dropped.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,

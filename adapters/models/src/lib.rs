@@ -69,6 +69,7 @@ pub use built_in::{Echo, Extractive, Scripted};
 #[doc(hidden)]
 pub use catalog::ModelCatalog;
 pub use fault::ProfileFault;
+pub use metered::{DURATION_BOUNDS_MS, Distribution, ModelRequests, TOKEN_BOUNDS, conventional_provider};
 /// The summary of the model [`Extractive`], as a function.
 pub use pirn_conversation::conversation::extractive;
 #[cfg(feature = "providers")]

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
 use pirn_conversation::conversation::extractive::Budget;
-use pirn_conversation::conversation::{Currency, ModelRequest, TokenUsage};
+use pirn_conversation::conversation::{Currency, ModelRequest};
 use pirn_conversation::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::definition::{Profile, nearest, variable_name_fault};
@@ -15,7 +15,7 @@ use pirn_definition::error::RunError;
 use serde_json::{Map, Value};
 
 use crate::limiter::Limiter;
-use crate::metered::{MeteredModel, UsageByProfile};
+use crate::metered::{MeteredModel, ModelRequests, RequestsByProfile};
 use crate::policy::{self, CallPolicy};
 use crate::priced::PricedModel;
 use crate::retrying::{Link, RetryingModel};
@@ -34,7 +34,7 @@ pub struct ModelRegistry {
     built_in: BTreeMap<String, Entry>,
     default: Option<String>,
     echo: Entry,
-    usage: Arc<UsageByProfile>,
+    requests: Arc<RequestsByProfile>,
 }
 
 #[derive(Clone)]
@@ -75,15 +75,15 @@ impl ModelRegistry {
         Self::after(&Self::default(), profiles, models, choose)
     }
 
-    /// Like [`ModelRegistry::with_keys`]. A profile that is unchanged since `before` retains its model and limits, and its reported
-    /// usage is added to the earlier usage.
+    /// Like [`ModelRegistry::with_keys`]. A profile that is unchanged since `before` retains its model and limits, and its requests
+    /// are counted with the earlier ones.
     pub(super) fn after(
         before: &Self,
         profiles: Vec<Profile>,
         models: &ModelsByName,
         choose: Option<&Arc<ChooseKey>>,
     ) -> Result<Self, Vec<ProfileFault>> {
-        let mut registry = Self::counted_in(Arc::clone(&before.usage));
+        let mut registry = Self::counted_in(Arc::clone(&before.requests));
         let mut faults = Vec::new();
         for profile in profiles {
             if profile.id.is_empty() {
@@ -170,9 +170,9 @@ impl ModelRegistry {
         Some(entry.served.call_bound(&ModelRequest::default(), &parameters))
     }
 
-    /// Returns the usage reported so far, by profile.
-    pub fn usage(&self) -> BTreeMap<String, TokenUsage> {
-        self.usage.now()
+    /// Returns the requests so far, by profile.
+    pub fn requests(&self) -> BTreeMap<String, ModelRequests> {
+        self.requests.now()
     }
 
     fn define(&mut self, link: Link) {
@@ -207,7 +207,7 @@ impl ModelRegistry {
     fn accounted(&self, link: &Link) -> Link {
         let priced = PricedModel::around(Arc::clone(&link.model), link.policy.prices);
         Link {
-            model: MeteredModel::around(priced, &link.profile.id, &self.usage),
+            model: MeteredModel::around(priced, &link.profile.id, &self.requests),
             ..link.clone()
         }
     }
@@ -285,17 +285,17 @@ impl Default for ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// Creates a registry without profiles that records usage in `usage`.
-    fn counted_in(usage: Arc<UsageByProfile>) -> Self {
-        let echo = Entry::built_in("echo", Arc::new(Echo), &usage);
-        let extractive = Entry::built_in("extractive", Arc::new(Extractive), &usage);
+    /// Creates a registry without profiles that records requests in `requests`.
+    fn counted_in(requests: Arc<RequestsByProfile>) -> Self {
+        let echo = Entry::built_in("echo", Arc::new(Echo), &requests);
+        let extractive = Entry::built_in("extractive", Arc::new(Extractive), &requests);
         let built_in = [&echo, &extractive].map(|entry| (entry.link.profile.id.clone(), entry.clone()));
         Self {
             profiles: BTreeMap::new(),
             built_in: built_in.into(),
             default: None,
             echo,
-            usage,
+            requests,
         }
     }
 }
@@ -330,15 +330,15 @@ impl std::fmt::Debug for ModelRegistry {
 }
 
 impl Entry {
-    fn built_in(id: &str, model: Arc<dyn Model>, usage: &Arc<UsageByProfile>) -> Self {
+    fn built_in(id: &str, model: Arc<dyn Model>, requests: &Arc<RequestsByProfile>) -> Self {
         let profile = Profile {
             id: id.to_owned(),
             provider: id.to_owned(),
             ..Profile::default()
         };
-        // The link is not metered: a profile that falls back to it records the usage itself.
+        // The link is not metered: a profile that falls back to it records the request itself.
         Self {
-            served: StructuredOutputModel::around(MeteredModel::around(Arc::clone(&model), id, usage)),
+            served: StructuredOutputModel::around(MeteredModel::around(Arc::clone(&model), id, requests)),
             link: Link::plain(profile, model),
         }
     }

@@ -486,9 +486,8 @@ fn attributes_of(profile_id: Option<&str>, profile: Option<&Profile>, tokens: i6
     let mut attributes = vec![KeyValue::new(names::REQUEST_TOKENS, tokens)];
     attributes.extend(profile_id.map(|id| KeyValue::new(names::PROFILE_ID, id.to_owned())));
     if let Some(Profile { provider, model, .. }) = profile {
-        // OpenTelemetry's name of this provider.
-        let provider = if provider == "gemini" { "gcp.gemini" } else { provider };
-        attributes.push(KeyValue::new(names::PROVIDER_NAME, provider.to_owned()));
+        let provider = pirn_models::conventional_provider(provider).to_owned();
+        attributes.push(KeyValue::new(names::PROVIDER_NAME, provider));
         let model = model.clone();
         attributes.extend(model.map(|model| KeyValue::new(names::REQUEST_MODEL, model)));
     }

@@ -88,15 +88,14 @@ pub(crate) async fn list(
     let asking = service.runs().asking(limit + 1);
     let in_memory = stream::iter(asking).map(of_run).buffered(CONCURRENT);
     let mut found: Vec<RunInteraction> = in_memory.flat_map(stream::iter).collect().await;
-    if found.len() <= limit {
-        let is_elsewhere = |id: &str| service.runs().find(id).is_none();
-        for (run, questions) in service.archive().waiting(is_elsewhere, limit + 1 - found.len()).await? {
-            found.extend(
-                questions
-                    .into_iter()
-                    .map(|asked| RunInteraction::new(&run.id, &run.workflow, asked)),
-            );
-        }
+    // Stored questions may be older than those in memory.
+    let is_elsewhere = |id: &str| service.runs().find(id).is_none();
+    for (run, questions) in service.archive().waiting(is_elsewhere).await? {
+        found.extend(
+            questions
+                .into_iter()
+                .map(|asked| RunInteraction::new(&run.id, &run.workflow, asked)),
+        );
     }
     let more = found.len() > limit;
     found.sort_by(|a, b| (a.asked_at, &a.question.id).cmp(&(b.asked_at, &b.question.id)));

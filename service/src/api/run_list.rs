@@ -1,5 +1,7 @@
 //! The list of runs.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -112,7 +114,8 @@ pub(crate) async fn list(
     let mut runs = service
         .runs()
         .list(&query, |run| conditions.are_met(run), |run| conditions.end_before(run));
-    let (archived, stopped_at) = archived(&service, query, &conditions).await?;
+    let listed = runs.iter().map(|run| run.run_id.clone()).collect();
+    let (archived, stopped_at) = archived(&service, query, &conditions, &listed).await?;
     runs.extend(archived);
     runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
     if let Some((started_at, id)) = &stopped_at {
@@ -129,19 +132,20 @@ pub(crate) async fn list(
     Ok(Json(RunList { runs, next }))
 }
 
-/// Reads runs of the archive that are not in memory, until there are enough. Also returns the position of the last one that was
+/// Reads runs of the archive that are not listed yet, until there are enough. Also returns the position of the last one that was
 /// read if too many did not match.
 async fn archived(
     service: &Service,
     mut query: RunQuery,
     conditions: &Conditions,
+    listed: &BTreeSet<String>,
 ) -> Result<(Vec<RunSummary>, Option<Place>), Problem> {
     let (wanted, mut found, mut read) = (query.limit, Vec::new(), 0);
     if conditions.text.is_some() {
         query.limit = BATCH;
     }
-    // Runs in memory are in the list already, with their present state: skip their archived copies, and read on until the page is
-    // full.
+    // Runs in memory have their present state there: skip their archived copies, and read on until the page is full. A run may leave
+    // or enter the memory at any time, so those that were listed are known by their ids.
     while found.len() < wanted {
         if read >= MAX_READ {
             return Ok((found, query.before));
@@ -150,8 +154,17 @@ async fn archived(
         let is_last = page.len() < query.limit || page.last().is_some_and(|run| conditions.end_before(run));
         read += page.len();
         query.before = page.last().map(|run| (run.started_at, run.run_id.clone()));
-        found.extend(page.into_iter().filter(|run| {
-            !conditions.end_before(run) && conditions.are_met(run) && service.runs().find(&run.run_id).is_none()
+        let further = page
+            .into_iter()
+            .filter(|run| !conditions.end_before(run) && conditions.are_met(run) && !listed.contains(&run.run_id));
+        found.extend(further.filter_map(|run| match service.runs().find(&run.run_id) {
+            Some(known) => {
+                let present = service.runs().shown(known.summary());
+                let has_status = query.status.as_ref().is_none_or(|status| *status == present.status);
+                let is_asked = has_status && conditions.are_met(&present) && !conditions.end_before(&present);
+                is_asked.then_some(present)
+            }
+            None => Some(run),
         }));
         if is_last {
             break;

@@ -26,6 +26,7 @@ use crate::runs::stored::summary;
 use crate::sse::{self, EventEncoder, Frames, OnStreamEnd, frame};
 use crate::start::{Start, StartResult};
 use crate::state::Service;
+use pirn::store::RunStatus;
 use pirn::{EventType, Message, ToolDefinition};
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
@@ -160,7 +161,7 @@ pub(crate) async fn start(
     // On a timeout the answer is the report of the unfinished run.
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
     guard.ended();
-    let report = json_response(&service, &run.report().await)?;
+    let report = report_response(&service, run.report().await).await?;
     Ok((StatusCode::CREATED, location, report).into_response())
 }
 
@@ -213,7 +214,7 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
         }
     } else if wait.is_some() {
         let report = service.archive().report(id).await?;
-        json_response(service, &report.ok_or_else(|| unknown(id))?.json)?
+        report_response(service, report.ok_or_else(|| unknown(id))?.json).await?
     } else {
         Json(service.runs().shown(summary(stored))).into_response()
     };
@@ -300,13 +301,18 @@ pub(crate) async fn report(
     Parameters(parameters): Parameters<ReportParameters>,
 ) -> Result<Response, Problem> {
     if let Some(step) = parameters.at {
-        return json_response(&service, &service.report_at(&id, step).await?);
+        return report_response(&service, service.report_at(&id, step).await?).await;
     }
     if let Some(run) = service.runs().find(&id) {
-        return json_response(&service, &run.report().await);
+        return report_response(&service, run.report().await).await;
     }
     let report = service.archive().report(&id).await?;
-    json_response(&service, &report.ok_or_else(|| unknown(&id))?.json)
+    report_response(&service, report.ok_or_else(|| unknown(&id))?.json).await
+}
+
+/// Answers with a report as its caller may see it.
+async fn report_response(service: &Service, report: Bytes) -> Result<Response, Problem> {
+    json_response(service, &service.runs().shown_report(report).await)
 }
 
 /// Answers with JSON that is serialized already. Its memory is reserved until it is sent.
@@ -341,7 +347,7 @@ pub(crate) struct EventParameters {
 /// An event's `id` is its sequence; pieces of a reply (LLM_TOKEN) of a durable run have the sequence of the event before them and a
 /// number, such as `6.2`. A client that reconnects with the last one as `Last-Event-ID` receives every later event once; an id
 /// beyond the last event receives the events after it. `event: missed` reports events that are no longer retained, `event: end` the
-/// run's end. A client that reconnects after the end gets 204.
+/// end of the stream, with the run's status. A client that reconnects after the end of the run gets 204.
 #[utoipa::path(
     get, operation_id = "streamRunEvents", path = "/v1/runs/{id}/events", tag = "runs",
     params(("id" = String, Path, description = "The run"), EventParameters),
@@ -371,7 +377,8 @@ pub(crate) async fn events(
         return archived(&service, &id, (after, resumed.is_some()), &types).await;
     };
     let feed = Feed::open(&service, &run, after)?;
-    if resumed.is_some() && feed.is_over() {
+    // A run that has left this process may continue.
+    if resumed.is_some() && feed.is_over() && !run.has_left() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(sse::response(feed, EventWire { types }, ()))
@@ -390,7 +397,11 @@ async fn archived(
         .archive()
         .page(id, after.sequence, PAGE_EVENTS, PAGE_BYTES)
         .await?;
-    if is_back && first.is_empty() {
+    let is_final = RunStatus::ALL
+        .iter()
+        .any(|status| status.is_final() && status.as_str() == report.status);
+    // An unfinished run may continue: 204 would stop the client for good.
+    if is_back && first.is_empty() && is_final {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let mut end = json!({"runId": id, "status": report.status});

@@ -66,6 +66,9 @@ metrics! {
     Tokens = Counter, "pirn.tokens", "{token}", "Tokens that providers reported, by workflow and kind";
     ModelTokens = Counter, "pirn.model.tokens", "{token}", "Tokens that providers reported, by profile and kind; the kinds add up";
     ModelCost = Counter, "pirn.model.cost", "{currency}", "Cost of what providers reported, by profile, in the currency of its prices";
+    RequestTokens = Histogram(&TOKEN_BOUNDS), "gen_ai.client.token.usage", "{token}", "Tokens of each model request, by provider, model and type";
+    RequestDuration = Histogram(&DURATION_BOUNDS), "gen_ai.client.operation.duration", "s",
+        "Time of each model request, by provider, model and kind of failure";
     InDoubt = Counter, "pirn.effects_in_doubt", "{call}",
         "Calls in doubt after a resume, by kind and resolution";
     EventsLost = Counter, "pirn.events_lost", "{event}", "Events dropped because the recorder was too slow";
@@ -82,12 +85,19 @@ metrics! {
 const SECONDS: &[f64] = &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 3_600.0];
 
 /// Bucket bounds of batch sizes, as stores count them.
-const BATCH_BOUNDS: [f64; pirn::store::BATCH_BOUNDS.len()] = {
-    let mut bounds = [0.0; pirn::store::BATCH_BOUNDS.len()];
+const BATCH_BOUNDS: [f64; pirn::store::BATCH_BOUNDS.len()] = divided(pirn::store::BATCH_BOUNDS, 1.0);
+
+/// Bucket bounds of tokens and of durations in seconds, as engines count them.
+const TOKEN_BOUNDS: [f64; pirn::models::TOKEN_BOUNDS.len()] = divided(pirn::models::TOKEN_BOUNDS, 1.0);
+const DURATION_BOUNDS: [f64; pirn::models::DURATION_BOUNDS_MS.len()] =
+    divided(pirn::models::DURATION_BOUNDS_MS, 1_000.0);
+
+const fn divided<const N: usize>(bounds: [u64; N], by: f64) -> [f64; N] {
+    let mut divided = [0.0; N];
     let mut place = 0;
-    while place < bounds.len() {
-        bounds[place] = pirn::store::BATCH_BOUNDS[place] as f64;
+    while place < N {
+        divided[place] = bounds[place] as f64 / by;
         place += 1;
     }
-    bounds
-};
+    divided
+}

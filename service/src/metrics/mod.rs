@@ -15,7 +15,7 @@ use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 pub(super) use metric::MetricId;
-use pirn::RunReport;
+use pirn::{RunReport, TokenUsage};
 pub(super) use series::Series;
 
 /// Maximum number of pending JOINs in a run that are timed.
@@ -45,11 +45,12 @@ impl Metrics {
         self.count(MetricId::TenantRefusals, [("tenant", tenant), ("limit", limit)], 1);
     }
 
-    /// Returns a meter for one run.
-    pub(super) fn of_run<'a>(&'a self, workflow: &'a str) -> RunMeter<'a> {
+    /// Returns a meter for one run. Events up to the time `replayed_until` were counted by the process that executed the run then.
+    pub(super) fn of_run<'a>(&'a self, workflow: &'a str, replayed_until: u64) -> RunMeter<'a> {
         RunMeter {
             metrics: self,
             workflow,
+            replayed_until,
             joins: BTreeMap::new(),
         }
     }
@@ -83,6 +84,8 @@ pub(super) fn owned<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<(&
 pub(super) struct RunMeter<'a> {
     metrics: &'a Metrics,
     workflow: &'a str,
+    /// Time of the last event that is not counted, in milliseconds since the Unix epoch.
+    replayed_until: u64,
     /// Start times of JOINs that wait, by thread: a thread waits for one JOIN at a time.
     joins: BTreeMap<Arc<str>, u64>,
 }
@@ -91,6 +94,10 @@ impl RunMeter<'_> {
     pub(super) fn observe(&mut self, event: &Event) {
         let field = |name: &str| event.raised.fields.text(name).unwrap_or_default();
         let event_type = event.raised.event_type;
+        // The start of a JOIN counts nothing, and the JOIN may be decided later.
+        if event.timestamp <= self.replayed_until && event_type != EventType::ThreadJoinStarted {
+            return;
+        }
         match event_type {
             EventType::NodeCompleted | EventType::NodeFailed => {
                 let node_type = field("nodeType");
@@ -150,15 +157,19 @@ impl RunMeter<'_> {
         self.metrics.count(MetricId::EventsLost, [], events);
     }
 
-    pub(super) fn ended(&self, report: &RunReport) {
+    /// Counts the end of the run, and its tokens without those that it shares with another run.
+    pub(super) fn ended(&self, report: &RunReport, shared: TokenUsage) {
         let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
         self.metrics.count(MetricId::RunsEnded, labels, 1);
         self.metrics
             .time(MetricId::RunDuration, self.workflow, report.elapsed_ms);
         // Count all token kinds of the report by their field names; fields that are no integers, such as the cost, are skipped.
+        let shared = json!(shared);
         if let Value::Object(kinds) = json!(report.tokens.spent) {
             for (kind, tokens) in &kinds {
-                if let Some(tokens) = tokens.as_u64().filter(|tokens| *tokens > 0) {
+                let shared = shared[kind].as_u64().unwrap_or_default();
+                let own = tokens.as_u64().map(|tokens| tokens.saturating_sub(shared));
+                if let Some(tokens) = own.filter(|tokens| *tokens > 0) {
                     let labels = [("workflow", self.workflow), ("kind", kind)];
                     self.metrics.count(MetricId::Tokens, labels, tokens);
                 }

@@ -75,6 +75,8 @@ fn write_labels(text: &mut String, labels: &Labels, bound: Option<&str>) -> std:
     let mut before = '{';
     for (name, value) in labels.chain(bound.map(|bound| ("le", bound))) {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        // Names of OpenTelemetry's conventions have dots.
+        let name = name.replace('.', "_");
         write!(text, "{before}{name}=\"{value}\"")?;
         before = ',';
     }

@@ -57,8 +57,8 @@ impl Series {
     }
 
     /// Sets a histogram that was counted elsewhere, in the form of [`Histogram`]'s counts.
-    pub(crate) fn set_counted(&mut self, id: MetricId, counts: &[u64], sum: f64) {
-        if let Sample::Counted(histogram) = self.sample(id, Vec::new()) {
+    pub(crate) fn set_counted(&mut self, id: MetricId, labels: Labels, counts: &[u64], sum: f64) {
+        if let Sample::Counted(histogram) = self.sample(id, labels) {
             for (count, value) in histogram.counts.iter_mut().zip(counts) {
                 *count = *value;
             }

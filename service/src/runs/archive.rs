@@ -28,7 +28,8 @@ pub struct RunSummary {
     pub started_at: u64,
     /// Time of its last change, milliseconds since the Unix epoch.
     pub updated_at: u64,
-    /// The sequence of its last event; 0 if it has none.
+    /// The sequence of its last event; 0, and absent in JSON, if it has none or if only a replay can tell.
+    #[serde(skip_serializing_if = "is_zero")]
     pub last_sequence: u64,
     /// Time from its start to its end, in milliseconds; absent for a run that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +47,11 @@ pub struct RunSummary {
     /// Reason why a run has the status WAITING: `interaction`, `event` or `timer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<&'static str>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(sequence: &u64) -> bool {
+    *sequence == 0
 }
 
 /// Filter and page of a list of runs.

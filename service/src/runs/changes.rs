@@ -91,6 +91,13 @@ impl Changes {
         self.notify();
     }
 
+    /// True if a run has left the memory before its end, and the entry of that change is still in the log.
+    pub(crate) fn has_left(&self, run_id: &str) -> bool {
+        let state = self.state();
+        let change = state.numbers.get(run_id).and_then(|number| state.by_number.get(number));
+        change.is_some_and(|change| change.left.is_some())
+    }
+
     /// Removes the entry of a run that is forgotten.
     pub(crate) fn forget(&self, run_id: &str) {
         let mut state = self.state();

@@ -60,11 +60,16 @@ impl FigureCounter {
         self.ended.get_or_init(|| Figures::of(report, true));
     }
 
+    /// Returns the sum of the usage of the nodes that have completed so far.
+    pub(crate) fn used(&self) -> TokenUsage {
+        *self.state()
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         if let Some(ended) = self.ended.get() {
             return *ended;
         }
-        let used = *self.state();
+        let used = self.used();
         Figures {
             tokens: Some(used.total),
             cost: used.cost,

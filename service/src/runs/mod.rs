@@ -68,6 +68,17 @@ pub(crate) struct Run {
     pub(crate) is_followed: bool,
     /// Counts the run as one of its tenant's, until the run ends.
     counted: Mutex<Option<CountedRun>>,
+    pub(crate) replayed: Replayed,
+}
+
+/// The part of a run's events that is repeated when this process resumes or forks the run. The times are in milliseconds since the
+/// Unix epoch, and 0 if there is no such part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Replayed {
+    /// Time of the last event before this process executed the run. Metrics count only later events.
+    pub(crate) until: u64,
+    /// Time of the last event that a fork may share with its base. Tokens up to then are those of the base.
+    pub(crate) shared_until: u64,
 }
 
 /// Immutable facts about a run.
@@ -114,6 +125,7 @@ impl Run {
             input: Mutex::default(),
             is_followed: false,
             counted: Mutex::default(),
+            replayed: Replayed::default(),
         }
     }
 
@@ -126,6 +138,12 @@ impl Run {
     /// Adds the count of the run among those of its tenant.
     pub(crate) fn counted(mut self, counted: Option<CountedRun>) -> Self {
         self.counted = Mutex::new(counted);
+        self
+    }
+
+    /// Sets the part of the run's events that is repeated.
+    pub(crate) fn replaying(mut self, replayed: Replayed) -> Self {
+        self.replayed = replayed;
         self
     }
 
@@ -175,9 +193,10 @@ impl Run {
         self.left.get().is_some()
     }
 
-    /// Waits until the service has decided whether a run that ended in this process continues elsewhere.
+    /// Waits until the service has decided whether a run that ended in this process continues elsewhere. Any other outcome is final
+    /// at once, even while detached branches of the run are active.
     pub(crate) async fn until_decided(&self) {
-        if self.handle.ended().is_some() {
+        if self.may_continue_elsewhere() {
             // The wait cannot fail: `self` owns the sender.
             let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
         }
@@ -205,6 +224,12 @@ impl Run {
         let (last, last_at) = self.log.last();
         let figures = self.figures.figures();
         let has_ended = self.has_ended();
+        // Detached branches may ask after the main thread has ended.
+        let open_questions = if self.log.is_closed() {
+            0
+        } else {
+            self.questions.count()
+        };
         let updated_at = last_at.unwrap_or(self.info.started_at);
         let elapsed = updated_at.saturating_sub(self.info.started_at);
         RunSummary {
@@ -219,7 +244,7 @@ impl Run {
             duration_ms: figures.duration_ms.or(has_ended.then_some(elapsed)),
             tokens: figures.tokens,
             cost: figures.cost,
-            open_questions: Some(if has_ended { 0 } else { self.questions.count() }),
+            open_questions: Some(open_questions),
             waiting_for: None,
         }
     }
@@ -536,14 +561,18 @@ impl Runs {
         }
     }
 
-    /// Returns up to `limit` runs with open questions, oldest first.
+    /// Returns up to `limit` runs with open questions, in the order of their first open questions.
     pub(crate) fn asking(&self, is_asked: impl Fn(&Run) -> bool, limit: usize) -> Vec<Arc<Run>> {
         let state = self.state();
         let runs = state.by_place.values();
-        runs.filter(|run| is_asked(run) && run.questions.count() > 0 && !run.has_ended())
-            .take(limit)
-            .cloned()
-            .collect()
+        let mut asking: Vec<(u64, Arc<Run>)> = runs
+            .filter(|run| is_asked(run) && !run.log.is_closed())
+            .filter_map(|run| Some((run.questions.first_at()?, Arc::clone(run))))
+            .collect();
+        drop(state);
+        asking.sort_by_key(|(at, _)| *at);
+        asking.truncate(limit);
+        asking.into_iter().map(|(_, run)| run).collect()
     }
 
     /// Lists runs that `are_met` accepts, youngest first, down to the first one that `ends_at` accepts.

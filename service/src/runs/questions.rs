@@ -59,6 +59,11 @@ impl Questions {
         *self.paused_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the time of the first open question; `None` if no question is open.
+    pub(crate) fn first_at(&self) -> Option<u64> {
+        self.state().values().map(|asked| asked.at).min()
+    }
+
     /// Returns the number of open questions.
     pub(crate) fn count(&self) -> usize {
         self.state().len()

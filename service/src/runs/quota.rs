@@ -24,8 +24,8 @@ pub struct TenantLimits {
     pub concurrent_runs: Option<usize>,
     /// Maximum number of runs that are started within 60 seconds.
     pub runs_per_minute: Option<usize>,
-    /// Maximum number of tokens that providers reported since midnight UTC, for runs that have ended. A run that exceeds the limit
-    /// ends as usual; no run starts afterwards.
+    /// Maximum number of tokens that providers reported since midnight UTC, for runs that have ended. Tokens that a fork shares with
+    /// its base count for the base only. A run that exceeds the limit ends as usual; no run starts afterwards.
     pub tokens_per_day: Option<u64>,
     /// Maximum size of the runs in the store, measured once in a minute.
     pub stored_bytes: Option<u64>,

@@ -5,11 +5,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use axum::body::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::http::problem::Problem;
 use crate::http::tenant::Scope;
 use crate::runs::archive::{RunQuery, RunSummary};
 use crate::runs::changes::{Change, Changes};
 use crate::runs::event_log::RecordedEvent;
+use crate::runs::json_text::{SHORT, json};
 use crate::runs::stored::{Archive, AskedQuestion, StoredReport};
 use crate::runs::{Run, Runs};
 
@@ -44,7 +49,7 @@ impl<'a> ScopedRuns<'a> {
         self.runs.oldest(|run| self.scope.has(run.id()) && is_asked(run))
     }
 
-    /// Returns up to `limit` runs with open questions, oldest first.
+    /// Returns up to `limit` runs with open questions, in the order of their first open questions.
     pub(crate) fn asking(self, limit: usize) -> Vec<Arc<Run>> {
         self.runs.asking(|run| self.scope.has(run.id()), limit)
     }
@@ -73,7 +78,7 @@ impl<'a> ScopedRuns<'a> {
         (changes, last)
     }
 
-    /// Returns the log of changes. Only [`changes_after`](Self::changes_after) may read its contents.
+    /// Returns the log of changes. A caller may see only those of [`changes_after`](Self::changes_after).
     pub(crate) fn changes(self) -> &'a Changes {
         self.runs.changes()
     }
@@ -82,6 +87,20 @@ impl<'a> ScopedRuns<'a> {
     pub(crate) fn shown(self, mut summary: RunSummary) -> RunSummary {
         show(&mut summary, self.scope);
         summary
+    }
+
+    /// Returns the JSON of a report as its caller may see it.
+    pub(crate) async fn shown_report(self, json: Bytes) -> Bytes {
+        if self.scope.prefix().is_none() {
+            return json;
+        }
+        if json.len() <= SHORT {
+            return show_report(&json, self.scope).unwrap_or(json);
+        }
+        let scope = self.scope.clone();
+        // Parsing a long report takes time, so it happens on a blocking thread.
+        let shown = tokio::task::spawn_blocking(move || show_report(&json, &scope).unwrap_or(json));
+        shown.await.unwrap_or_default()
     }
 
     /// Starts a run, unless its id is taken.
@@ -168,10 +187,9 @@ impl<'a> ScopedArchive<'a> {
     pub(crate) async fn waiting(
         self,
         is_asked: impl Fn(&str) -> bool,
-        limit: usize,
     ) -> Result<Vec<(pirn::store::Run, Vec<AskedQuestion>)>, Problem> {
         match self.archive {
-            Archive::Stored(stored) => stored.waiting(self.scope.prefix(), is_asked, limit).await,
+            Archive::Stored(stored) => stored.waiting(self.scope.prefix(), is_asked).await,
             Archive::Other(_) => Ok(Vec::new()),
         }
     }
@@ -195,4 +213,52 @@ fn show(summary: &mut RunSummary, scope: &Scope) {
         .session
         .take()
         .and_then(|session| scope.own_session(&session).map(str::to_owned));
+}
+
+/// The part of a report that depends on the caller.
+#[derive(Deserialize)]
+struct ReportSession<'a> {
+    #[serde(borrow, default)]
+    session: Option<&'a str>,
+}
+
+/// Returns the JSON of a report with the caller's name of its session; `None` if the report names no session of the caller.
+fn show_report(report: &[u8], scope: &Scope) -> Option<Bytes> {
+    let Ok(ReportSession { session }) = serde_json::from_slice(report) else {
+        // A name with escapes is no part of the text.
+        let mut parsed: Value = serde_json::from_slice(report).ok()?;
+        let own = scope.own_session(parsed["session"].as_str()?)?.to_owned();
+        parsed["session"] = own.into();
+        return Some(json(&parsed));
+    };
+    let session = session?;
+    let own = scope.own_session(session)?;
+    // `session` is a part of `report`: only its prefix is left out, so that a long report is not written again.
+    let start = session.as_ptr().addr() - report.as_ptr().addr();
+    let end = start + session.len() - own.len();
+    Some([report.get(..start)?, report.get(end..)?].concat().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::http::tenant::Tenant;
+
+    #[test]
+    fn a_report_has_the_name_of_its_session_in_the_tenant_and_is_otherwise_unchanged() {
+        let scope = Scope(Some(Tenant::new("acme").expect("a tenant")));
+        let report =
+            |session: &str| json!({"output": {"session": "acme~x"}, "session": session, "status": "COMPLETED"});
+        for name in ["desk", "acme~desk", "", "a \"b\" \\ \n", "\u{e9}\u{4e16}"] {
+            let stored = report(&scope.session(name)).to_string();
+            let shown = show_report(stored.as_bytes(), &scope).expect("a session of the tenant");
+            let shown: Value = serde_json::from_slice(&shown).expect("JSON");
+            assert_eq!(shown, report(name), "{name:?}");
+        }
+        for other in [report("zeta~desk"), json!({"output": {"session": "acme~x"}})] {
+            assert_eq!(show_report(other.to_string().as_bytes(), &scope), None);
+        }
+    }
 }

@@ -385,17 +385,17 @@ impl StoredRuns {
         if let Some(part) = known {
             (summary.tokens, summary.cost) = (part.figures.tokens, part.figures.cost);
             summary.open_questions = Some(part.questions.len());
+            summary.last_sequence = part.last;
         }
         summary
     }
 
-    /// Returns runs that wait for an answer and that `is_asked` accepts, with their questions: at most `limit` questions, unless the
-    /// last run has more. Runs are replayed, so at most [`MAX_WAITING`] of them are read.
+    /// Returns runs that wait for an answer and that `is_asked` accepts, with their questions. Runs are replayed, so at most
+    /// [`MAX_WAITING`] of them are read.
     pub(crate) async fn waiting(
         &self,
         id_prefix: Option<&str>,
         is_asked: impl Fn(&str) -> bool,
-        limit: usize,
     ) -> Result<Vec<(Run, Vec<AskedQuestion>)>, Problem> {
         let filter = RunFilter {
             status: Some(RunStatus::Waiting(WaitingFor::Interaction).as_str().to_owned()),
@@ -405,11 +405,8 @@ impl StoredRuns {
         let runs = self.store()?.runs(filter, None, PAGE).await;
         let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
         let waits = |run: &Run| run.status.waiting_for() == Some(WaitingFor::Interaction) && is_asked(&run.id);
-        let (mut found, mut count) = (Vec::new(), 0);
+        let mut found = Vec::new();
         for run in runs.into_iter().filter(waits).take(MAX_WAITING) {
-            if count >= limit {
-                break;
-            }
             let known = self.known(|part| part.is_of(&run));
             let part = match known {
                 Some(part) => Some(part),
@@ -417,7 +414,6 @@ impl StoredRuns {
             };
             // The run may have been removed in between.
             let Some(part) = part else { continue };
-            count += part.questions.len();
             found.push((run, part.questions.clone()));
         }
         Ok(found)

@@ -6,10 +6,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_conversation::conversation::{Estimator, ModelRequest, message_cost};
-use pirn_conversation::model_call::{CallBound, FinishReason};
+use pirn_conversation::model_call::{CallBound, FailureKind, FinishReason};
 use pirn_core::thread::ModelReply;
 use pirn_definition::Millis;
-use pirn_definition::definition::{Profile, json_from_value};
+use pirn_definition::definition::{Profile, json_from_value, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::{Message, Role, ToolCall};
 use regex::Regex;
@@ -168,6 +168,10 @@ impl Response {
     fn read(place: usize, value: &Value) -> Result<Self, (&'static str, String)> {
         let written =
             json_from_value::<Written>(value.clone()).map_err(|error| ("", error.sentence("the response")))?;
+        let kind = written.error.as_ref().and_then(|error| error.get("kind"));
+        if let Some(kind) = kind.filter(|kind| FailureKind::deserialize(*kind).is_err()) {
+            return Err(("/error/kind", unknown_kind(kind)));
+        }
         let pattern = written.pattern.as_deref().map(Regex::new).transpose();
         // A call without an id gets one that is unique in this script.
         let call = |(index, call): (usize, WrittenCall)| ToolCall {
@@ -186,6 +190,31 @@ impl Response {
     }
 }
 
+/// Every kind of a failure.
+const KINDS: [FailureKind; 11] = [
+    FailureKind::Unreachable,
+    FailureKind::Key,
+    FailureKind::RateLimited,
+    FailureKind::Provider,
+    FailureKind::Rejected,
+    FailureKind::Stalled,
+    FailureKind::Late,
+    FailureKind::Dropped,
+    FailureKind::Malformed,
+    FailureKind::BadFormat,
+    FailureKind::Unknown,
+];
+
+fn unknown_kind(kind: &Value) -> String {
+    let words = KINDS.map(FailureKind::as_str);
+    let near = kind.as_str().and_then(|word| nearest(word, words.into_iter()));
+    let help = near.map_or_else(
+        || format!("the kinds are {}", words.join(", ")),
+        |near| format!("did you mean `{near}`?"),
+    );
+    format!("unknown kind of failure {kind}; {help}")
+}
+
 /// Parses `error`: a string, or an object with a `message` and further members as structured details.
 fn said_error(error: &Value) -> RunError {
     match error {
@@ -194,6 +223,35 @@ fn said_error(error: &Value) -> RunError {
             let message = error.get("message").and_then(Value::as_str);
             let message = message.map_or_else(|| error.to_string(), str::to_owned);
             RunError::new(RunErrorCode::ModelError, message).with_details(error.clone())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_kind_of_failure_is_refused_with_the_nearest_one() {
+        let scripted = |kind: &Value| {
+            let responses = json!([{"error": {"kind": kind, "message": "m"}}]);
+            let profile = json!({"id": "p", "provider": "scripted", "responses": responses});
+            Scripted::new(&json_from_value::<Profile>(profile).expect("a profile"))
+        };
+        for kind in KINDS {
+            assert!(scripted(&json!(kind.as_str())).is_ok(), "{kind:?}");
+        }
+        for (kind, message) in [
+            (
+                json!("rate_limitd"),
+                "unknown kind of failure \"rate_limitd\"; did you mean `rate_limited`?",
+            ),
+            (json!("weather"), "the kinds are unreachable, key, rate_limited"),
+            (json!(7), "unknown kind of failure 7"),
+        ] {
+            let faults = scripted(&kind).expect_err("is no kind");
+            assert_eq!(faults[0].pointer, "/responses/0/error/kind");
+            assert!(faults[0].message.contains(message), "{kind}: {}", faults[0].message);
         }
     }
 }

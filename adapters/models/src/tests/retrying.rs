@@ -1,5 +1,6 @@
 //! Tests of retries, limits, timeouts and fallbacks, on a virtual clock.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -157,7 +158,18 @@ fn usage_counts_once_for_the_profile_that_was_called() {
     let echoed = caller.run(&*model, call).expect("the built-in model's reply").usage;
     assert!(!echoed.is_nothing());
     let expected = [("a".to_owned(), here), ("echo".to_owned(), echoed)];
-    assert_eq!(registry.usage(), expected.into());
+    let requests = registry.requests().into_iter();
+    let spent = requests
+        .filter(|(_, requests)| !requests.usage.is_nothing())
+        .map(|(profile, requests)| (profile, requests.usage));
+    assert_eq!(spent.collect::<BTreeMap<_, _>>(), expected.into());
+    let failed = |profile: &str| -> Vec<Option<FailureKind>> {
+        registry.requests()[profile].durations_ms.keys().copied().collect()
+    };
+    assert_eq!(
+        (failed("b"), failed("echo")),
+        (vec![Some(FailureKind::Key)], vec![None])
+    );
 }
 
 #[test]
