@@ -104,8 +104,17 @@ impl Player {
         Some((answer.answer.clone(), answer.by.clone(), answer.after_ms))
     }
 
+    /// Returns true for a run that the recorded one starts by START_WORKFLOW. The recording has none of its calls, and the case does not
+    /// compare it.
+    fn is_of_other(&self, caller: &CallContext) -> bool {
+        *caller.run_id != *self.recording.run_id
+    }
+
     /// Returns the recorded request with this key.
     fn request(&self, key: &RequestKey, context: &CallContext) -> Option<&RecordedRequest> {
+        if self.is_of_other(context) {
+            return None;
+        }
         let digest = key.digest();
         let requests = &self.recording.requests;
         let is_of_node = |request: &RecordedRequest| Some(&request.node_id) == context.node_id.as_ref();
@@ -128,6 +137,9 @@ impl Player {
     fn tool_call(&self, asked: &AskedCall) -> Option<&RecordedToolCall> {
         let calls = &self.recording.tool_calls;
         let caller = asked.caller.as_ref();
+        if caller.is_some_and(|caller| self.is_of_other(caller)) {
+            return None;
+        }
         let mut used = self.used();
         let is_equal = |call: &RecordedToolCall| {
             call.name == asked.call.name

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pirn_core::run::RunReport;
 use pirn_core::status::ThreadStatus;
-use pirn_definition::error::RunError;
+use pirn_definition::error::{RunError, RunErrorCode};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -151,7 +151,8 @@ impl ChaosTrial {
     /// Runs seed after seed, each without and with faults.
     ///
     /// # Errors
-    /// [`SimulateError`]. A run with another outcome is a result, not an error.
+    /// [`SimulateError`]; `Refused` with the code `INVALID_INPUT` and the node if its questions refuse an answer of [`Self::answer`].
+    /// A run with another outcome is a result, not an error.
     pub fn run(mut self) -> Result<Chaos, SimulateError> {
         let started = Started {
             workflow: self.setup.workflow_of(&mut *self.build).map_err(SimulateError::Build)?,
@@ -207,6 +208,11 @@ fn try_seed(
 ) -> Result<Tried, SimulateError> {
     // The seed orders concurrent steps too, so the run without faults uses it too.
     let (expected, commits) = run_to_its_end(build, started, seed, &Arc::new(FaultPlan::none()))?;
+    if let Some((node_id, reason)) = started.answers.refused() {
+        let mut error = RunError::new(RunErrorCode::InvalidInput, reason);
+        error.node_id = Some(node_id.into());
+        return Err(SimulateError::Refused(error));
+    }
     let expected = ChaosOutcome::of(&expected);
     let mut with = |kinds: BTreeSet<FaultKind>| {
         let plan = Arc::new(FaultPlan::new(seed, kinds, commits));

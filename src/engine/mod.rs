@@ -36,7 +36,7 @@ use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
     RunFollower, RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
 };
-use pirn_models::{ModelCatalog, ModelRegistry};
+use pirn_models::{ModelCatalog, ModelRegistry, ModelRequests};
 use pirn_script::{ScriptStats, TextSyntax};
 
 pub(crate) use auto_responder::AutoResponder;
@@ -430,7 +430,17 @@ impl Engine {
     /// Returns the tokens and costs that the models of each profile have reported to this engine, by profile id. Every attempt
     /// counts for the profile that was called, fallbacks included. The built-in models count under their names.
     pub fn usage_by_profile(&self) -> BTreeMap<String, TokenUsage> {
-        self.runtime.names().models.now().usage()
+        let requests = self.requests_by_profile().into_iter();
+        requests
+            .filter(|(_, requests)| !requests.usage.is_nothing())
+            .map(|(profile, requests)| (profile, requests.usage))
+            .collect()
+    }
+
+    /// Returns the requests that the models of each profile have answered or failed to answer in this engine, by profile id. Every
+    /// attempt counts for the profile that was called, fallbacks included. The built-in models count under their names.
+    pub fn requests_by_profile(&self) -> BTreeMap<String, ModelRequests> {
+        self.runtime.names().models.now().requests()
     }
 
     /// Returns the profile that a model call of this engine's workflows uses. `None` selects the default profile, as a call without

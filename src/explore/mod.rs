@@ -31,6 +31,7 @@ mod search;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use pirn_actors::events::Subscription;
 use pirn_definition::definition::TriggerDefinition;
@@ -118,6 +119,14 @@ pub enum ExploreError {
     NotOffline {
         /// The model or function with its name.
         called: String,
+    },
+    /// Questions refused an answer of [`Explorer::answer`], and none accepted it.
+    #[error("the answer to node {node_id} is invalid: {reason}")]
+    AnswerRefused {
+        /// The node.
+        node_id: String,
+        /// Explanation, one sentence.
+        reason: String,
     },
     /// [`Explorer::interrupt_when`] ended a replay.
     #[error("the replay was stopped before the end of the run")]
@@ -212,7 +221,8 @@ impl Explorer {
 
     /// Adds a possible answer to the questions of a node; several calls add alternatives. Without any, the alternatives are the
     /// question's choices, or the values that its schema enumerates (`enum`, `const`, boolean), or `"answer"` for free text. A tool
-    /// call that needs approval gets `"allow"` or `"refuse"`. An answer that the question refuses leaves the question open.
+    /// call that needs approval gets `"allow"` or `"refuse"`. A question gets the answers that it accepts; an answer that questions refuse
+    /// and none accepts fails the exploration with [`ExploreError::AnswerRefused`].
     ///
     /// ```
     /// # use pirn::{Engine, explore};
@@ -367,6 +377,7 @@ impl Explorer {
         if limit == Some(TreeLimit::Schedules) {
             search.sample()?;
         }
+        search.check_answers(limit)?;
         let (explored, _) = search.all.finish(limit.is_none());
         Ok(explored)
     }
@@ -380,6 +391,7 @@ impl Explorer {
         let mut search = self.start(None, None)?;
         let mut tree = TreeBuilder::new();
         let limit = search.run_all(Some((&mut tree, max_bytes)))?;
+        search.check_answers(limit)?;
         let (explored, places) = search.all.finish(limit.is_none());
         Ok(tree.finish(explored, &places, limit))
     }
@@ -423,8 +435,10 @@ impl Explorer {
                 is_refused || collected.as_ref().is_some_and(Collected::is_full) || stop()
             })
         });
+        let answers = Rc::new(self.answers);
         Ok(Running {
-            schedule: ScheduleRun::new(plan, request, rules, self.answers, self.subscriptions),
+            schedule: ScheduleRun::new(plan, request, rules, Rc::clone(&answers), self.subscriptions),
+            answers,
             search,
             stop_when: self.stop_when,
             refused,
@@ -450,6 +464,7 @@ impl Explorer {
         })?;
         match played {
             ScheduleResult::Ended { outcome, report, .. } => {
+                running.check_answers(None)?;
                 let made = running.search.made();
                 let steps = made.iter().map(|choice| OrderStep {
                     event: OrderEvent::of(choice),
@@ -472,6 +487,7 @@ impl Explorer {
 /// An exploration in progress.
 struct Running {
     schedule: ScheduleRun,
+    answers: Rc<Answers>,
     search: Search,
     stop_when: Box<dyn FnMut() -> bool>,
     refused: Option<Refused>,
@@ -482,6 +498,19 @@ struct Running {
 }
 
 impl Running {
+    /// Fails if an answer was refused by questions and accepted by none.
+    fn check_answers(&self, limit: Option<TreeLimit>) -> Result<(), ExploreError> {
+        match self.answers.refused() {
+            // The orders that were not run may have the question that accepts it.
+            Some(_) if limit == Some(TreeLimit::Stopped) => Ok(()),
+            Some((node_id, reason)) => Err(ExploreError::AnswerRefused {
+                node_id: node_id.to_owned(),
+                reason: reason.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn play(&mut self, prefix: &Prefix) -> Result<ScheduleResult, ExploreError> {
         let played = self.schedule.play(prefix);
         // First, because a refused call fails its node and so changes the choices that follow.

@@ -53,7 +53,7 @@ impl ScheduleRun {
         plan: Plan,
         request: RunRequest,
         rules: Rules,
-        answers: Answers,
+        answers: Rc<Answers>,
         subscriptions: Vec<Subscription>,
     ) -> Self {
         let answers = Rc::new(move |question: &Interaction| answers.to(question));

@@ -129,6 +129,27 @@ fn an_incompatible_run_is_unchanged_and_the_first_difference_is_named() {
     assert_eq!(resume_and_emit(&engine).outcome_blocking().output, json!("old"));
 }
 
+#[test]
+fn a_file_without_a_workflow_of_the_run_is_refused_and_the_run_is_unchanged() {
+    let store = waiting();
+    let engine = engine(&store);
+    let steps = || block_on(store.run("r")).expect("is read").expect("is there").steps;
+    let before = steps();
+    let mut other = definition("go", "new", &[]);
+    other["id"] = json!("mian");
+    let checked = block_on(engine.resume("r").check_migration(&file(&other)));
+    for refused in [checked, block_on(engine.resume("r").migrate(&file(&other)))] {
+        let error = refused.expect_err("it replaces nothing");
+        assert_eq!(error.code(), "WORKFLOW_NOT_FOUND");
+        let expected = "the files have the workflows mian, and run r has none of them; it has main; did you mean main?";
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+    assert_eq!(steps(), before);
+    // One workflow of the run is enough: the files may have others too.
+    let both = json!({"workflows": [definition("go", "new", &[]), other]});
+    assert!(check(&engine, &both).fits);
+}
+
 /// Returns a workflow that assigns `x`, calls a function and waits for an event. One trigger sets `seen` on events that match
 /// `condition`. Another one pauses the thread after the call, so that all triggers have processed the previous events.
 fn watched(expression: &str, condition: &str, value: &str, function: &str) -> Value {

@@ -104,6 +104,19 @@ fn a_run_without_its_tools_can_be_cancelled() {
 }
 
 #[test]
+fn a_fork_that_lacks_its_tools_is_removed_when_its_start_is_refused() {
+    let store = MemoryStore::new();
+    waiting(equipped(&store));
+    let bare = Engine::builder().store(store.clone()).build().expect("builds");
+    let fork = block_on(bare.fork("r", 0).make("f")).expect("is made");
+    let error = block_on(fork.start()).expect_err("a tool is missing");
+    assert_eq!(error.code(), "RESOURCE_MISSING");
+    assert!(block_on(store.run("f")).expect("is read").is_none(), "nothing is left");
+    assert!(block_on(store.run("r")).expect("is read").is_some());
+    bare.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
 fn a_fork_assigns_only_existing_variables() {
     let store = MemoryStore::new();
     waiting(equipped(&store));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, RunFilter, RunStatus, Store, WaitingFor};
-use pirn::{Engine, RunHandle};
+use pirn::{CommandOutcome, Engine, PinSection, RunCommand, RunHandle, When};
 use serde_json::{Value, json};
 
 /// Returns a workflow with one path for each wait, forked if there are several.
@@ -102,6 +102,104 @@ fn the_waiting_status_of_a_run_follows_its_inputs_in_every_process() {
     let live = block_on(store.runs(RunFilter::live(), None, 9)).expect("is read");
     assert!(live.is_empty());
     second.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn an_explanation_has_the_status_of_the_store_after_an_input_without_an_owner() {
+    let store = MemoryStore::new();
+    let first = engine(&bundle(&["event", "time"]), &store);
+    let run = first.run("main").run_id("r").start().expect("starts");
+    assert_eq!(status(&run, &store), RunStatus::Waiting(WaitingFor::Event));
+    first.shutdown_blocking(Duration::ZERO);
+    let second = engine(&bundle(&["event", "time"]), &store);
+    let explained = || block_on(second.view("r", None)).expect("is read").explain();
+    assert!(
+        explained().starts_with("r of main: WAITING after step "),
+        "{}",
+        explained()
+    );
+    let emit = RunCommand::Emit {
+        name: "go".to_owned(),
+        data: serde_json::Map::new(),
+    };
+    let told = block_on(second.send_command("r", &emit)).expect("is stored");
+    assert_eq!(told, CommandOutcome::Kept);
+    let text = explained();
+    assert!(text.starts_with("r of main: UNFINISHED after step "), "{text}");
+    assert!(text.contains("\nCause: its next step is ready"), "{text}");
+    assert!(text.contains("`pirn runs resume r` continues it.\n"), "{text}");
+    second.shutdown_blocking(Duration::from_secs(5));
+}
+
+/// Returns commands for the main thread of a run.
+fn commands() -> [RunCommand; 5] {
+    [
+        RunCommand::Cancel {
+            reason: "enough".to_owned(),
+        },
+        RunCommand::Pause,
+        RunCommand::Unpause,
+        RunCommand::Emit {
+            name: "go".to_owned(),
+            data: serde_json::Map::new(),
+        },
+        RunCommand::Pin {
+            section: PinSection::Todo,
+            value: json!("nothing"),
+        },
+    ]
+}
+
+#[test]
+fn commands_to_a_run_whose_detached_threads_continue_are_refused() {
+    let mut forked: Value = serde_json::from_str(&bundle(&["event", "time"])).expect("JSON");
+    let nodes = forked["nodes"].as_array_mut().expect("nodes");
+    let join = nodes.iter_mut().find(|node| node["id"] == "join").expect("a join");
+    join["config"]["joinStrategy"] = json!("ANY_COMPLETED");
+    join["config"]["onDecided"] = json!("detach");
+    let store = MemoryStore::new();
+    let engine = engine(&forked.to_string(), &store);
+    let run = engine.run("main").run_id("r").start().expect("starts");
+    assert_eq!(status(&run, &store), RunStatus::Waiting(WaitingFor::Event));
+    run.emit("go", [("n", json!(0))]);
+    assert!(run.outcome_blocking().error.is_none(), "the main thread has ended");
+    assert!(engine.find("r").is_some(), "the other branch continues");
+    for command in commands() {
+        let error = block_on(engine.send_command("r", &command)).expect_err("it has ended");
+        assert_eq!(error.code(), "RUN_HAS_ENDED", "{command:?}");
+    }
+    engine.shutdown_blocking(Duration::ZERO);
+}
+
+#[test]
+fn commands_to_an_ended_run_whose_events_were_dropped_are_refused_because_it_has_ended() {
+    let store = MemoryStore::new();
+    let engine = engine(&bundle(&["event", "time"]), &store);
+    let run = engine.run("main").run_id("r").start().expect("starts");
+    run.cancel("enough");
+    run.wait_all_ended_blocking();
+    let ended = block_on(store.run("r")).expect("is read").expect("is there");
+    assert!(block_on(engine.drop_events(&ended)).expect("is reduced"));
+    let answer = RunCommand::Answer {
+        interaction_id: "r.0.1".to_owned(),
+        answer: json!("yes"),
+        by: None,
+    };
+    let say = RunCommand::Say {
+        id: Some("m".to_owned()),
+        text: "Hello.".to_owned(),
+        when: When::BeforeNextRequest,
+    };
+    for command in commands().into_iter().chain([answer, say]) {
+        let error = block_on(engine.send_command("r", &command)).expect_err("it has ended");
+        assert_eq!(error.code(), "RUN_HAS_ENDED", "{command:?}");
+    }
+    let resumed = block_on(engine.resume("r").start()).expect_err("it has ended");
+    let asked = block_on(engine.resume("r").interactions()).expect_err("it has ended");
+    assert_eq!((resumed.code(), asked.code()), ("RUN_HAS_ENDED", "RUN_HAS_ENDED"));
+    let viewed = block_on(engine.view("r", None)).expect_err("it has no events");
+    assert_eq!(viewed.code(), "EVENTS_DROPPED", "a read names the reason");
+    engine.shutdown_blocking(Duration::from_secs(5));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pirn::explore::{Exploration, Explorer, explore};
+use pirn::explore::{Exploration, ExploreError, Explorer, explore};
 use pirn::tools::{Verdict, tool_fn};
 use pirn::{Engine, EngineBuilder};
 use pirn_tests::world::{forked, line, node, workflow};
@@ -185,4 +185,41 @@ fn the_items_of_a_map_end_in_every_order() {
     let expected = ["123", "132", "213", "231", "312", "321"];
     let expected: BTreeSet<String> = expected.iter().map(|said| json!(said).to_string()).collect();
     assert_eq!(outputs(&explored), expected, "{explored}");
+}
+
+#[test]
+fn an_answer_that_every_question_refuses_fails_the_exploration() {
+    let asked = |config: Value| ends_with(line("main", &[ask("ask", config)]), "nodes.ask.answer");
+    let bundle = asked(json!({"choices": ["l", "r"]}));
+    for answers in [&["z"][..], &["l", "z"]] {
+        let explorer = answers
+            .iter()
+            .fold(explorer(&bundle), |explorer, answer| explorer.answer("ask", *answer));
+        let error = explorer.run().expect_err("z is no choice");
+        assert!(
+            matches!(&error, ExploreError::AnswerRefused { node_id, reason }
+                if node_id == "ask" && reason == r#"expected one of "l", "r""#),
+            "{error}"
+        );
+    }
+    let number = asked(json!({"schema": {"type": "number"}}));
+    let error = explorer(&number).answer("ask", "seven").run().expect_err("no number");
+    assert!(matches!(error, ExploreError::AnswerRefused { .. }), "{error}");
+    let error = explore(marked()).answer("pay", "maybe").run().expect_err("no decision");
+    assert!(matches!(error, ExploreError::AnswerRefused { .. }), "{error}");
+}
+
+#[test]
+fn each_question_of_a_node_gets_the_answers_that_it_accepts() {
+    let size = ends_with(line("size", &[ask("ask", json!({"choices": ["s"]}))]), "output.answer");
+    let call = node("call", "SUBGRAPH", json!({"subgraphId": "size"}));
+    let main = line("main", &[ask("ask", json!({"choices": ["red", "blue"]})), call]);
+    let main = ends_with(main, "nodes.ask.answer + output");
+    let bundle = json!({"workflows": [main, size]});
+    let explored = all(explorer(&bundle).answer("ask", "red").answer("ask", "s"));
+    assert_eq!(
+        outputs(&explored),
+        BTreeSet::from([json!("reds").to_string()]),
+        "{explored}"
+    );
 }

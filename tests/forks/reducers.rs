@@ -80,6 +80,23 @@ fn a_reducer_sees_the_threads_variables_and_its_failure_fails_the_join() {
 }
 
 #[test]
+fn a_conflict_of_a_reducer_names_the_reducer_and_the_path_of_the_value() {
+    for (values, reducer, expected) in [
+        ([json!("a"), json!("a")], "sum", "that of path p0 is a string"),
+        ([json!(1), json!("a")], "max", "that of path p1 is a string"),
+        ([json!([1]), json!([2])], "merge", "that of path p0 is a list"),
+    ] {
+        let error = joined(&values.map(|value| (value, 1)), reducer).report.error.clone();
+        let error = error.expect("failed");
+        assert_eq!(error.code.as_str(), "VARIABLE_MERGE_CONFLICT");
+        let expected = format!("`{reducer}` cannot combine the values of x: {expected}");
+        assert!(error.message.contains(&expected), "{error:?}");
+        let details = error.details.clone().unwrap_or_default();
+        assert_eq!(details["reducers"], json!({"x": reducer}), "{details}");
+    }
+}
+
+#[test]
 fn a_map_returns_only_the_variables_in_assign_in_item_order() {
     let values = [(json!([3]), 9), (json!([1]), 5), (json!(null), 1)];
     let ran = mapped(&values, Some("append"), &json!(["x"]));

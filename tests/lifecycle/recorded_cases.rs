@@ -88,6 +88,21 @@ proptest! {
 }
 
 #[test]
+fn a_case_does_not_compare_the_runs_that_the_recorded_run_starts() {
+    let model = json!({"id": "m", "type": "LLM", "config": {"profileId": "m", "prompt": "x"}});
+    let mut main = line(
+        "main",
+        &[json!({"id": "c", "type": "CODE", "config": {"code": "return 1"}})],
+    );
+    main["triggers"] = json!([{"id": "t", "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'c'"},
+        "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "other"}}}]);
+    let bundle = json!({"workflows": [main, line("other", &[model])], "profiles": [{"id": "m", "provider": "echo"}]});
+    let case = recorded(&bundle);
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures, Vec::new());
+}
+
+#[test]
 fn a_reply_that_decides_a_race_arrives_at_its_recorded_time() {
     let says =
         |id: &str, prompt: &str| json!({"id": id, "type": "LLM", "config": {"profileId": "m", "prompt": prompt}});

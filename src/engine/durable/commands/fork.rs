@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::run::{Assignment, Message, ToSupervisor};
-use pirn_core::thread::ThreadMachine;
+use pirn_core::thread::{ThreadMachine, coerce};
 use pirn_definition::definition::{VariableScope, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::value::{TOO_DEEP, is_too_deep};
 use pirn_store::{Base, Commit, Content, NewRun};
 use serde_json::Value;
 
+use super::offline::{record_of, uncarried_input};
 use super::resume::ResumeBuilder;
 use crate::engine::Engine;
 use crate::engine::durable::claim::Claim;
+use crate::engine::durable::records::sessions::without_conversation;
 use crate::engine::durable::records::stored::StoredRecords;
 use crate::engine::durable::resume_error::ResumeError;
 
@@ -60,14 +62,16 @@ impl ForkBuilder {
         self
     }
 
-    /// Creates the run with this id. Execution starts when the returned builder is started.
+    /// Creates the run with this id. The assigned values are part of it. Execution starts when the returned builder is started; if that
+    /// fails, the run is removed again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the fork either exists completely in the store or not at all. Look it up by its id.
     ///
     /// # Errors
     /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if the new input does not
-    /// fit the workflow's `inputSchema`, if an assigned variable is unknown, if a value is nested too deeply, or if the store fails.
+    /// fit the workflow's `inputSchema`, if an assigned variable is unknown or readonly or belongs to a thread that has ended, if a value
+    /// has another type than its variable or is nested too deeply, or if the store fails.
     pub async fn make(self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
@@ -127,9 +131,6 @@ impl ForkBuilder {
         new.is_carried = true;
         let mut commit = Commit::start(id.clone(), new);
         commit.contents = commit_contents;
-        store.commit(commit).await?;
-        // Created after the commit, which makes the claim. Dropping it releases the run if the builder is never started.
-        let claim = Claim::of_new(store, &id.as_str().into());
         let main = rebuilt.graphs.get(&*stored.begun.workflow_id).cloned();
         // In its declared scope: a thread variable of that name would hide a global one.
         let scopes = |name: &str| {
@@ -148,8 +149,17 @@ impl ForkBuilder {
                 trigger_depth: 0,
             })))
         });
-        let inputs = handed.into_iter().chain(assigned).collect();
-        Ok(ResumeBuilder::of_fork(self.engine, id, inputs, claim))
+        // In the commit that creates the run: no process can resume it without them.
+        for message in handed.into_iter().chain(assigned) {
+            let input = uncarried_input(&rebuilt, started_at, message);
+            // The store has the conversation, and the original run has named its last part.
+            let input = without_conversation(&input).map_or(input, |(bare, _)| bare);
+            commit.records.push(record_of(&id, &input)?);
+        }
+        store.commit(commit).await?;
+        // Created after the commit, which makes the claim. Dropping it releases the run if the builder is never started.
+        let claim = Claim::of_new(store, &id.as_str().into());
+        Ok(ResumeBuilder::of_fork(self.engine, id, claim))
     }
 }
 
@@ -174,12 +184,31 @@ impl ForkBuilder {
         Ok(())
     }
 
-    /// Checks the values as those of a new run and of an assignment are checked: the store could not return deeper ones.
+    /// Checks the values as those of a new run and of an assignment are checked: the store could not return deeper ones, and nobody would
+    /// see the failure of an assignment that the fork makes later.
     fn check_values(&self, stored: &StoredRecords, rebuilt: &RebuiltRun) -> Result<(), ResumeError> {
         let refused = |message| ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message));
+        let main = rebuilt.graphs.get(&*stored.begun.workflow_id);
         for (name, value) in &self.assigned {
             if is_too_deep(value) {
                 return Err(refused(format!("the variable {name}: {TOO_DEEP}")));
+            }
+            let mut declared = main.iter().flat_map(|graph| &graph.variables);
+            let declared = declared.find(|variable| variable.name == *name);
+            if declared.is_some_and(|variable| variable.readonly) {
+                return Err(refused(format!(
+                    "the variable {name} is readonly: remove its assignment"
+                )));
+            }
+            if let Some(variable_type) = declared.and_then(|variable| variable.variable_type) {
+                coerce(variable_type, Arc::new(value.clone()), name).map_err(|error| refused(error.message.clone()))?;
+            }
+            let is_of_thread = declared.is_none_or(|variable| variable.scope == VariableScope::Thread);
+            if is_of_thread && rebuilt.machine.live(0).is_none() {
+                let step = self.step;
+                return Err(refused(format!(
+                    "the variable {name} belongs to the main thread, which has ended at step {step}: fork at an earlier step"
+                )));
             }
         }
         let Some(input) = &self.input else { return Ok(()) };

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use pirn_actors::journal::Graphs;
 use pirn_core::run::{Effect, ReplayStep, RunMachine, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
 use pirn_core::thread::{self, ThreadId};
-use pirn_definition::definition::{Loaded, SourceFile};
+use pirn_definition::definition::{Loaded, SourceFile, nearest};
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{Graph, NodeKind};
 use pirn_events::event::RaisedEvent;
@@ -93,7 +94,9 @@ pub(in crate::engine::durable) async fn check(
         run_id: run_id.to_owned(),
         faults,
     };
-    let definition: Arc<str> = overlay(&stored.definition, &Loaded::of(files)).map_err(faulty)?.into();
+    let loaded = Loaded::of(files);
+    let definition: Arc<str> = overlay(&stored.definition, &loaded).map_err(faulty)?.into();
+    check_replaced(&stored, &loaded)?;
     // Faults of the new files are reported before the run's own definition is compiled.
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
@@ -104,6 +107,32 @@ pub(in crate::engine::durable) async fn check(
         first_difference,
     };
     Ok((migration, definition))
+}
+
+/// Returns an error if the files have workflows and none of them replaces one of the run: the run would continue unchanged.
+fn check_replaced(stored: &StoredRecords, loaded: &Loaded) -> Result<(), ResumeError> {
+    let below = Loaded::of(&[SourceFile::new("the run's definition", Arc::clone(&stored.definition))]);
+    let (own, new) = (workflow_ids(&below), workflow_ids(loaded));
+    // Files without workflows replace triggers or profiles.
+    if new.is_empty() || new.iter().any(|id| own.contains(id)) {
+        return Ok(());
+    }
+    let near = new.iter().find_map(|id| nearest(id, own.iter().copied()));
+    let message = format!(
+        "the files have the workflows {}, and run {} has none of them; it has {}{}",
+        new.join(", "),
+        stored.run.id,
+        own.join(", "),
+        near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+    );
+    Err(ResumeError::Refused(RunError::new(
+        RunErrorCode::WorkflowNotFound,
+        message,
+    )))
+}
+
+fn workflow_ids(loaded: &Loaded) -> Vec<&str> {
+    loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect()
 }
 
 /// Step, node and JSON description of an entry.

@@ -125,23 +125,8 @@ impl ResumeBuilder {
         let Some(message) = message(&rebuilt, now)? else {
             return Ok(());
         };
-        let input = JournaledInput {
-            // Clocks of processes differ, and the times of a journal never decrease.
-            at: now.max(rebuilt.at),
-            after: rebuilt.machine.steps(),
-            listening: rebuilt.listening,
-            // Marks the effects that follow as not started, so that a resume does not treat them as in doubt.
-            uncarried: true,
-            before: Vec::new(),
-            message,
-            settings: Vec::new(),
-        };
-        let body = serde_json::to_string(&input).map_err(|error| {
-            let message = format!("the input cannot be serialized: {error}");
-            ResumeError::Refused(RunError::new(RunErrorCode::StoreError, message))
-        })?;
-        let mut record = Record::new(input.at, body);
-        record.effect = answered(&self.run_id, &input.message);
+        let input = uncarried_input(&rebuilt, now, message);
+        let record = record_of(&self.run_id, &input)?;
         // The expected number of steps lets the store refuse this commit if another process has written in between.
         let mut commit = Commit::after(self.run_id, stored.run.steps).record(record);
         // The input may be the one for which the run waits, so mark the run as ready. A new definition does not end a wait.
@@ -153,10 +138,40 @@ impl ResumeBuilder {
     }
 }
 
+/// Returns an input of a run without an owner, which follows the run's last input.
+pub(super) fn uncarried_input(rebuilt: &RebuiltRun, now: Millis, message: Message) -> JournaledInput {
+    JournaledInput {
+        // Clocks of processes differ, and the times of a journal never decrease.
+        at: now.max(rebuilt.at),
+        after: rebuilt.machine.steps(),
+        listening: rebuilt.listening,
+        // Marks the effects that follow as not started, so that a resume does not treat them as in doubt.
+        uncarried: true,
+        before: Vec::new(),
+        message,
+        settings: Vec::new(),
+    }
+}
+
+/// Returns the record of an input of a run without an owner.
+pub(super) fn record_of(run_id: &str, input: &JournaledInput) -> Result<Record, ResumeError> {
+    let body = serde_json::to_string(input).map_err(|error| {
+        let message = format!("the input cannot be serialized: {error}");
+        ResumeError::Refused(RunError::new(RunErrorCode::StoreError, message))
+    })?;
+    let mut record = Record::new(input.at, body);
+    record.effect = answered(run_id, &input.message);
+    Ok(record)
+}
+
 /// Returns true if the journal of a run contains the message with this id.
 async fn has_received(engine: &Engine, run_id: &str, id: &str) -> Result<bool, ResumeError> {
     let durable = engine.durable()?;
-    let stored = StoredRecords::read(&durable, run_id).await?;
+    let stored = match StoredRecords::read(&durable, run_id).await {
+        // The messages were dropped with the events.
+        Err(ResumeError::EventsDropped { .. }) => return Ok(false),
+        stored => stored?,
+    };
     Ok(stored.inputs.iter().any(|input| match &input.message {
         Message::Supervisor(ToSupervisor::Say(message)) => *message.id == *id,
         _ => false,

@@ -39,8 +39,8 @@ enum ResumeMode {
     /// After a crash: the first inputs are the answers about the effects in doubt.
     #[default]
     AfterCrash,
-    /// A fork: these are its first inputs. Its open effects have never started, so none is in doubt.
-    Fork(Vec<Message>, Option<Claim>),
+    /// A fork that this builder has created. Its open effects have never started, so none is in doubt.
+    Fork(Option<Claim>),
     /// A cancellation for this reason: no open effect is performed.
     Cancel(String),
 }
@@ -56,14 +56,9 @@ impl ResumeBuilder {
         }
     }
 
-    pub(in crate::engine::durable) fn of_fork(
-        engine: Engine,
-        run_id: String,
-        inputs: Vec<Message>,
-        claim: Option<Claim>,
-    ) -> Self {
+    pub(in crate::engine::durable) fn of_fork(engine: Engine, run_id: String, claim: Option<Claim>) -> Self {
         Self {
-            mode: ResumeMode::Fork(inputs, claim),
+            mode: ResumeMode::Fork(claim),
             ..Self::new(engine, run_id)
         }
     }
@@ -112,7 +107,8 @@ impl ResumeBuilder {
     /// Cancel safe: the call only reads.
     ///
     /// # Errors
-    /// Fails if there is no such run, it has ended or this engine owns it, or if the files have faults.
+    /// Fails if there is no such run, it has ended or this engine owns it, if the files have faults, or if they have workflows and
+    /// none has the id of a workflow of the run (`WORKFLOW_NOT_FOUND`).
     pub async fn check_migration(&self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
         Ok(check(&self.engine, &self.run_id, files).await?.0)
     }
@@ -133,7 +129,7 @@ impl ResumeBuilder {
         Ok(migration)
     }
 
-    /// Rebuilds the run and resumes it.
+    /// Rebuilds the run and resumes it. A fork that cannot be started is removed from the store.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the run is either not resumed and its claim is released, or it has been resumed
@@ -186,81 +182,114 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
-        let mut mode = mode;
-        let claim = match &mut mode {
-            // The commit that created the fork also claimed it.
-            ResumeMode::Fork(_, claim @ Some(_)) => claim.take(),
-            ResumeMode::Fork(_, None) | ResumeMode::AfterCrash | ResumeMode::Cancel(_) => {
-                Claim::make(&durable.store, &run_id).await?
-            }
-        };
-        let mut stored = StoredRecords::read(&durable, &run_id).await?.live()?;
-        let inputs = std::mem::take(&mut stored.inputs);
-        let mut rebuilt = stored.rebuild(&engine, &durable, inputs)?;
-        let is_cancelled = matches!(mode, ResumeMode::Cancel(_));
-        // A cancelled run performs no further call, so it needs none of its resources.
-        if !is_cancelled {
-            let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
-            // A name that was missing at the start too is no reason to refuse: the run has been executed without it.
-            let known = stored.begun.missing();
-            let names: Vec<String> = missing.iter().filter(|name| !known.contains(name)).cloned().collect();
-            if !names.is_empty() {
-                return Err(ResumeError::Missing { run_id, names });
-            }
+        let is_new = matches!(mode, ResumeMode::Fork(_));
+        let resumed = resume_locked(&engine, &durable, &run_id, subscribers, mode).await;
+        if is_new && resumed.is_err() {
+            discard(&durable, &run_id).await;
         }
-        let mut inputs = match mode {
-            ResumeMode::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
-            ResumeMode::Fork(inputs, _) => inputs,
-            ResumeMode::Cancel(reason) => {
-                rebuilt.open.threads.clear();
-                // Threads that were about to start would perform their first effects.
-                rebuilt.open.begins.clear();
-                let calls = give_up_calls(&mut rebuilt, &reason);
-                let cancel = Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)));
-                std::iter::once(cancel).chain(calls).collect()
-            }
-        };
-        // Children are queried before this run is admitted, because a child's end is one of its first inputs.
-        let (ended, elsewhere) = resume_children(&engine, &durable, &mut rebuilt).await?;
-        inputs.extend(ended);
-        // Read now, because the rebuilt run moves into the admission.
-        let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
-        let has_left = check_session_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
-        if let Some(claim) = &claim {
-            // From here on the run is known to rebuild. An early return above releases the claim with a delay.
-            claim.goes_on();
-        }
-        let journal = StoredRun::after((&durable, claim), &stored.run, &rebuilt, has_left);
-        let resumed = Resumed {
-            rebuilt,
-            inputs,
-            journal: Box::new(journal),
-        };
-        let Subscribers {
-            mut subscriptions,
-            answers,
-            on_end,
-        } = subscribers;
-        subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
-        let (started, admitted) = shared
-            .admit_resumed(resumed, subscriptions, on_end)
-            .map_err(ResumeError::Refused)?;
-        if let Some(answers) = answers {
-            answers.of_run(&started);
-            // Their events were raised before the crash, and the subscription starts after these.
-            for question in questions {
-                answers.asked(question);
-            }
-        }
-        admitted.go().map_err(ResumeError::Refused)?;
-        let run = engine.handle(started);
-        for (firing, child) in elsewhere {
-            // The end is sent only now, because the run was not registered before.
-            send_end(&engine, run.run_id(), firing, child)?;
-        }
-        Ok(run)
+        resumed
     }
     .boxed()
+}
+
+/// Rebuilds and resumes a run that the caller has locked.
+async fn resume_locked(
+    engine: &Engine,
+    durable: &Durable,
+    run_id: &str,
+    subscribers: Subscribers,
+    mut mode: ResumeMode,
+) -> Result<RunHandle, ResumeError> {
+    let shared = engine.shared();
+    let claim = match &mut mode {
+        // The commit that created the fork also claimed it.
+        ResumeMode::Fork(claim @ Some(_)) => claim.take(),
+        ResumeMode::Fork(None) | ResumeMode::AfterCrash | ResumeMode::Cancel(_) => {
+            Claim::make(&durable.store, run_id).await?
+        }
+    };
+    let mut stored = StoredRecords::read_live(durable, run_id).await?;
+    let inputs = std::mem::take(&mut stored.inputs);
+    let mut rebuilt = stored.rebuild(engine, durable, inputs)?;
+    let is_cancelled = matches!(mode, ResumeMode::Cancel(_));
+    // A cancelled run performs no further call, so it needs none of its resources.
+    if !is_cancelled {
+        let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
+        // A name that was missing at the start too is no reason to refuse: the run has been executed without it.
+        let known = stored.begun.missing();
+        let names: Vec<String> = missing.iter().filter(|name| !known.contains(name)).cloned().collect();
+        if !names.is_empty() {
+            let run_id = run_id.to_owned();
+            return Err(ResumeError::Missing { run_id, names });
+        }
+    }
+    let mut inputs = match mode {
+        ResumeMode::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
+        // Recorded before the first effect: a later resume then knows that the effects may have started.
+        ResumeMode::Fork(_) if rebuilt.is_uncarried => {
+            vec![Message::Supervisor(ToSupervisor::Recovered(Vec::new()))]
+        }
+        ResumeMode::Fork(_) => Vec::new(),
+        ResumeMode::Cancel(reason) => {
+            rebuilt.open.threads.clear();
+            // Threads that were about to start would perform their first effects.
+            rebuilt.open.begins.clear();
+            let calls = give_up_calls(&mut rebuilt, &reason);
+            let cancel = Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)));
+            std::iter::once(cancel).chain(calls).collect()
+        }
+    };
+    // Children are queried before this run is admitted, because a child's end is one of its first inputs.
+    let (ended, elsewhere) = resume_children(engine, durable, &mut rebuilt).await?;
+    inputs.extend(ended);
+    // Read now, because the rebuilt run moves into the admission.
+    let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
+    let has_left = check_session_turn(engine, durable, &rebuilt, is_cancelled).await?;
+    if let Some(claim) = &claim {
+        // From here on the run is known to rebuild. An early return above releases the claim with a delay.
+        claim.goes_on();
+    }
+    let journal = StoredRun::after((durable, claim), &stored.run, &rebuilt, has_left);
+    let resumed = Resumed {
+        rebuilt,
+        inputs,
+        journal: Box::new(journal),
+    };
+    let Subscribers {
+        mut subscriptions,
+        answers,
+        on_end,
+    } = subscribers;
+    subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
+    let (started, admitted) = shared
+        .admit_resumed(resumed, subscriptions, on_end)
+        .map_err(ResumeError::Refused)?;
+    if let Some(answers) = answers {
+        answers.of_run(&started);
+        // Their events were raised before the crash, and the subscription starts after these.
+        for question in questions {
+            answers.asked(question);
+        }
+    }
+    admitted.go().map_err(ResumeError::Refused)?;
+    let run = engine.handle(started);
+    for (firing, child) in elsewhere {
+        // The end is sent only now, because the run was not registered before.
+        send_end(engine, run.run_id(), firing, child)?;
+    }
+    Ok(run)
+}
+
+/// Removes a fork that could not be started, unless another process has claimed it since.
+async fn discard(durable: &Durable, run_id: &str) {
+    let removed = async {
+        // The refusal has released the first claim. No other process may start the run during the removal.
+        let _claim = Claim::make(&durable.store, run_id).await?;
+        durable.store.remove(vec![run_id.to_owned()], false).await
+    };
+    if let Err(error) = removed.await {
+        tracing::warn!(run_id, %error, "a fork that could not be started stays in the store");
+    }
 }
 
 /// Notifies a run when a run that it started, and that is executed elsewhere, has ended.

@@ -12,6 +12,7 @@ use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engine::durable::records::journal::final_status;
 use crate::engine::durable::resume_error::ResumeError;
 use crate::engine::{Engine, RunHandle};
 
@@ -201,6 +202,19 @@ impl Engine {
     /// Sends an input to a run that this process owns. Returns false if it does not, or has released the run.
     async fn apply_here(&self, run_id: &str, command: RunCommand) -> Result<bool, ResumeError> {
         let Some(run) = self.find(run_id) else { return Ok(false) };
+        // Questions of detached threads can be answered, and the run itself refuses a message after its end.
+        let is_for_main = !matches!(command, RunCommand::Answer { .. } | RunCommand::Say { .. });
+        if is_for_main && let Some(report) = run.try_outcome() {
+            // A released run leaves the engine before it has an outcome, and the caller looks for its next owner. The detached threads
+            // of any other run keep it here.
+            if self.store().is_some() && !self.shared().carries(run_id) {
+                return Ok(false);
+            }
+            return Err(ResumeError::HasEnded {
+                run_id: run_id.to_owned(),
+                status: final_status(report.status),
+            });
+        }
         match command {
             RunCommand::Answer {
                 interaction_id,
@@ -351,6 +365,10 @@ pub(in crate::engine::durable) async fn execute_json(engine: &Engine, run_id: &s
             Err(ResumeError::Answer(AnswerRefused::NotOpen)) => Reply::NotOpen,
             Err(ResumeError::Answer(AnswerRefused::Invalid { reason })) => Reply::Invalid { reason },
             Err(ResumeError::Message(refused)) => Reply::MessageRefused { refused },
+            // Known to every version of the protocol.
+            Err(ResumeError::HasEnded { .. }) => Reply::MessageRefused {
+                refused: MessageRefused::Ended,
+            },
             // Other errors are not known to the protocol. The text reaches the caller.
             Err(error) => Reply::NotKept {
                 reason: error.to_string(),

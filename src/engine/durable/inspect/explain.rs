@@ -68,12 +68,11 @@ impl RunView {
     }
 
     fn status_word(&self) -> &'static str {
-        let is_current = self.step == self.run.steps;
         if self.report.status.is_final() {
             self.report.status.as_str()
         } else if self.is_waiting().is_some() {
             "WAITING"
-        } else if is_current {
+        } else if self.is_current() {
             self.run.status.as_str()
         } else {
             self.report.status.as_str()
@@ -81,7 +80,7 @@ impl RunView {
     }
 
     fn is_waiting(&self) -> Option<WaitingFor> {
-        self.waiting_for.filter(|_| !self.report.status.is_final())
+        self.shown_wait().filter(|_| !self.report.status.is_final())
     }
 
     /// Returns the cause of the outcome in one sentence.
@@ -103,6 +102,18 @@ impl RunView {
             (_, Some(WaitingFor::Event)) => format!("it waits for an event{}.", self.at_node()),
             (_, Some(WaitingFor::Timer)) => format!("it waits for a timer{}.", self.at_node()),
             (ThreadStatus::Paused, None) => format!("it is paused{}.", self.at_node()),
+            // The run itself waits, and the store has an input that ends the wait.
+            (_, None) if self.is_current() && self.waiting_for.is_some() => {
+                let (at, run) = (self.at_node(), &self.run.id);
+                format!("its next step is ready{at}; `pirn runs resume {run}` continues it.")
+            }
+            (_, None) if self.is_current() => {
+                let (at, run) = (self.at_node(), &self.run.id);
+                format!(
+                    "it has not ended; the main thread is{at}. Unless a process executes it, `pirn runs resume {run}` \
+                     continues it."
+                )
+            }
             (_, None) => format!("it has not ended; the main thread is{}.", self.at_node()),
         }
     }

@@ -478,7 +478,7 @@ impl CallWatch {
                 });
                 self.open.insert((no, *id), OpenCall::Tool(place, at));
             }
-            thread::Effect::Ask { id, node } => {
+            thread::Effect::Ask { id, node, .. } => {
                 let place = self.asked.len();
                 self.asked.push((thread_id, node_id(*node)));
                 self.open.insert((no, *id), OpenCall::Answer(place, at));

@@ -56,13 +56,8 @@ impl RunView {
     pub fn to_json(&self) -> Value {
         let mut shown = json!(self.report);
         shown["steps"] = json!(self.step);
-        let is_current = self.step == self.run.steps;
-        let waiting_for = if is_current {
-            self.run.status.waiting_for()
-        } else {
-            self.waiting_for
-        };
-        if let Some(what) = waiting_for {
+        let is_current = self.is_current();
+        if let Some(what) = self.shown_wait() {
             shown["waitingFor"] = json!(what.as_str());
             shown["status"] = json!("WAITING");
         }
@@ -85,6 +80,21 @@ impl RunView {
             shown["status"] = json!(self.run.status.as_str());
         }
         shown
+    }
+
+    /// Returns true if the step is the run's last one.
+    pub(in crate::engine::durable) fn is_current(&self) -> bool {
+        self.step == self.run.steps
+    }
+
+    /// Returns the reason that the run waits. After the last step it is the one in the store: a recorded input, which the next owner
+    /// processes, may have ended the wait.
+    pub(in crate::engine::durable) fn shown_wait(&self) -> Option<WaitingFor> {
+        if self.is_current() {
+            self.run.status.waiting_for()
+        } else {
+            self.waiting_for
+        }
     }
 
     /// Returns the definitions of the workflows whose threads the run has started, in the order of their first thread.
@@ -396,7 +406,7 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
     let outcome = OutcomeDiff {
         a: outcome(&one),
         b: outcome(&other),
-        equal: outcome(&one) == outcome(&other),
+        equal: with_ids_of(outcome(&one), a, b) == outcome(&other),
     };
     Ok(RunDiff {
         common_steps: common as u64,
@@ -404,4 +414,22 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
         b: next(other),
         outcome,
     })
+}
+
+/// Replaces the run in the ids of threads: those of a fork differ from those of its base.
+fn with_ids_of(value: Value, run: &str, other: &str) -> Value {
+    match value {
+        Value::String(text) => match text.strip_prefix(run) {
+            Some(rest) if rest.is_empty() || rest.starts_with('.') => Value::String(format!("{other}{rest}")),
+            _ => Value::String(text),
+        },
+        Value::Array(items) => items.into_iter().map(|item| with_ids_of(item, run, other)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            fields
+                .map(|(name, value)| (name, with_ids_of(value, run, other)))
+                .collect()
+        }
+        plain => plain,
+    }
 }

@@ -63,6 +63,18 @@ pub(in crate::engine::durable) fn waiting_for(awaited: WaitReason) -> WaitingFor
     }
 }
 
+/// Returns the final status of a run whose main thread ended with this status.
+pub(in crate::engine::durable) fn final_status(ended: ThreadStatus) -> RunStatus {
+    match ended {
+        ThreadStatus::Completed => RunStatus::Completed,
+        ThreadStatus::Cancelled => RunStatus::Cancelled,
+        ThreadStatus::Timeout => RunStatus::TimedOut,
+        ThreadStatus::Failed | ThreadStatus::Created | ThreadStatus::Running | ThreadStatus::Paused => {
+            RunStatus::Failed
+        }
+    }
+}
+
 /// Serialises a run's start record. `missing` names the tools and profiles that the engine lacks.
 pub(in crate::engine::durable) fn beginning(begun: &RunStart, missing: &[String]) -> Result<Content, RunError> {
     // The missing names are stored, so that a resume only refuses names that have become unavailable since.
@@ -272,14 +284,7 @@ impl RunJournal for StoredRun {
         match effect {
             // Only remembered: the status is final in the store when detached work has ended too.
             Effect::Report(report) => {
-                self.ended = Some(match report.status {
-                    ThreadStatus::Completed => RunStatus::Completed,
-                    ThreadStatus::Cancelled => RunStatus::Cancelled,
-                    ThreadStatus::Timeout => RunStatus::TimedOut,
-                    ThreadStatus::Failed | ThreadStatus::Created | ThreadStatus::Running | ThreadStatus::Paused => {
-                        RunStatus::Failed
-                    }
-                });
+                self.ended = Some(final_status(report.status));
             }
             Effect::Settled => {
                 self.is_settled = self.ended.is_some();

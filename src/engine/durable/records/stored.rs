@@ -38,6 +38,23 @@ impl StoredRecords {
         Self::read_with(&*durable.store, &durable.conversations, run_id).await
     }
 
+    /// Like [`Self::read`], with an error if the run has ended.
+    pub(in crate::engine::durable) async fn read_live(durable: &Durable, run_id: &str) -> Result<Self, ResumeError> {
+        let run = match Self::read(durable, run_id).await {
+            // Events are dropped only from a run that has ended, and its end is why it takes no input.
+            Err(ResumeError::EventsDropped { run_id }) => {
+                let run = durable.store.run(&run_id).await?;
+                run.ok_or(StoreError::NoSuchRun { run: run_id })?
+            }
+            Ok(stored) if stored.run.status.is_final() => stored.run,
+            stored => return stored,
+        };
+        Err(ResumeError::HasEnded {
+            run_id: run.id,
+            status: run.status,
+        })
+    }
+
     /// Like [`Self::read`], without an engine: from a store and a cache of conversations.
     pub(in crate::engine::durable) async fn read_with(
         store: &dyn Store,
@@ -153,17 +170,6 @@ impl StoredRecords {
             return self.run.definition;
         }
         Content::new(&*self.definition).hash()
-    }
-
-    /// Returns an error if the run has ended.
-    pub(in crate::engine::durable) fn live(self) -> Result<Self, ResumeError> {
-        if self.run.status.is_final() {
-            return Err(ResumeError::HasEnded {
-                run_id: self.run.id,
-                status: self.run.status,
-            });
-        }
-        Ok(self)
     }
 
     pub(in crate::engine::durable) fn begun(&self, graphs: &Graphs) -> Result<RunStart, ResumeError> {
@@ -305,7 +311,7 @@ pub(in crate::engine::durable) async fn load_unfinished(
         let run_id = run_id.to_owned();
         return Err(ResumeError::UnderWay { run_id });
     }
-    let stored = StoredRecords::read(&durable, run_id).await?.live()?;
+    let stored = StoredRecords::read_live(&durable, run_id).await?;
     // A clone, because callers such as a migration replay the inputs again.
     let rebuilt = stored.rebuild(engine, &durable, stored.inputs.clone())?;
     Ok((stored, rebuilt))
