@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use pirn::Engine;
 use pirn::chaos::{Chaos, DEFAULT_SEEDS, FaultKind, Progress, chaos};
+use pirn::simulate::SimulateError;
 use pirn::tools::ToolRegistry;
-use serde_json::{Value, json};
+use pirn::{Engine, RunErrorCode};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, PreparedRun};
-use crate::run::named_value;
 use crate::run::seeds::range_of;
+use crate::run::{WrittenAnswer, answers_to, check_answers, named_answer, refused_answer};
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, given_arguments, json_text, repeating};
 
@@ -22,8 +23,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// Answer to the questions of a node: JSON or a string (repeatable; default: the first possible answer)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
-    answer: Vec<(String, Value)>,
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_answer)]
+    answer: Vec<(String, WrittenAnswer)>,
     /// Number of seeds to run [default: 50, or 1 with --seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -74,7 +75,12 @@ fn kind(text: &str) -> Result<FaultKind, String> {
 
 /// Runs the seeds; returns 1 if a run differs.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let PreparedRun { workflow, inputs, .. } = inputs::open(&args.given)?;
+    let PreparedRun {
+        checked,
+        workflow,
+        inputs,
+    } = inputs::open(&args.given)?;
+    check_answers(&args.answer, checked.graphs())?;
     let (first, count) = match (args.seed, args.seeds) {
         (first, Some(count)) => (first.unwrap_or_default(), count),
         (Some(seed), None) => (seed, 1),
@@ -101,8 +107,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .scripts(scripts.clone())
             .files(sources.iter().cloned())
     };
-    let answers = args.answer.iter().cloned();
-    let tried = answers
+    let tried = answers_to(&args.answer, checked.graphs())
+        .into_iter()
         .fold(chaos(build), |trial, (node, answer)| trial.answer(node, answer))
         .workflow(workflow)
         .input(inputs.input)
@@ -123,7 +129,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         })
         .run();
     shown.finish_and_clear();
-    let tried = tried.map_err(|error| Failure::failed("CHAOS_FAILED", error.to_string()))?;
+    let tried = tried.map_err(|error| match &error {
+        SimulateError::Refused(refused) if refused.code == RunErrorCode::InvalidInput && refused.node_id.is_some() => {
+            refused_answer(refused.node_id.as_deref().unwrap_or_default(), &refused.message)
+        }
+        error => Failure::failed("CHAOS_FAILED", error.to_string()),
+    })?;
     Ok(print(args, &tried))
 }
 

@@ -119,7 +119,7 @@ const HELP: &[Help] = &[
     Help {
         of: ["runs", "fork"],
         examples: &["pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db"],
-        json: "the report of `pirn run`",
+        json: "the report of `pirn run`, with {forkedFrom}",
         exit: EXECUTES,
     },
     Help {

@@ -9,12 +9,12 @@ use pirn::explore::{
 };
 use pirn::tools::ToolRegistry;
 use pirn::{Engine, ThreadStatus};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, PreparedRun};
-use crate::run::{named_value, show_replay};
+use crate::run::{WrittenAnswer, answers_to, check_answers, named_answer, refused_answer, show_replay};
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, given_arguments, json_text, repeating, say};
 
@@ -25,8 +25,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// A possible answer to the questions of a node: JSON or a string (repeatable)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
-    answer: Vec<(String, Value)>,
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_answer)]
+    answer: Vec<(String, WrittenAnswer)>,
     /// Format of the outcomes
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
@@ -97,6 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
+    check_answers(&args.answer, checked.graphs())?;
+    let answers = answers_to(&args.answer, checked.graphs());
     let missing_input = inputs.missing_input;
     let mut tools = ToolRegistry::new();
     tools.configure(inputs.config.tools);
@@ -112,8 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     );
     let interrupt = interrupt::listen();
     interrupt.expects_a_run();
-    let answers = args.answer.iter().cloned();
     let search = answers
+        .into_iter()
         .fold(explore(builder), |exploring, (node, answer)| {
             exploring.answer(node, answer)
         })
@@ -150,7 +152,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             }
             Ok(print(args, &explored, interrupt.was_heard()))
         }
-        Err(error) => Err(Failure::failed("EXPLORE_FAILED", error.to_string())),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn failed(error: &ExploreError) -> Failure {
+    match error {
+        ExploreError::AnswerRefused { node_id, reason } => refused_answer(node_id, reason),
+        error => Failure::failed("EXPLORE_FAILED", error.to_string()),
     }
 }
 
@@ -163,7 +172,7 @@ fn replay(args: &Args, mut explorer: Explorer, choices: &Choices) -> Result<Exit
     }
     let outcome = replayed.map_err(|error| match error {
         ExploreError::NoSuchOrder { .. } => Failure::usage("NO_SUCH_ORDER", format!("--replay {choices}: {error}")),
-        error => Failure::failed("EXPLORE_FAILED", error.to_string()),
+        error => failed(&error),
     })?;
     let code = if outcome.status == ThreadStatus::Completed {
         0

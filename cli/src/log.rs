@@ -1,6 +1,7 @@
-//! `--log` and `RUST_LOG`: the filter and the format of the log.
+//! `--log` and `RUST_LOG`: the filter and the format of the log. A command without them shows warnings about runs.
 
 use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
@@ -58,6 +59,64 @@ impl LogArgs {
             }
         };
         begun.map_err(|error| Failure::failed("NO_LOG", error.to_string()))
+    }
+}
+
+/// Function that shows a line of the log.
+type Show = Box<dyn Fn(String) + Send>;
+
+/// The function that shows lines above the progress of a run, while there is one.
+static ABOVE: Mutex<Option<Show>> = Mutex::new(None);
+
+fn above() -> MutexGuard<'static, Option<Show>> {
+    // Ignore poisoning: every critical section preserves the invariants.
+    ABOVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the function that shows lines above the progress of a run, or with `None` ends that.
+pub(crate) fn show_by(show: Option<Show>) {
+    *above() = show;
+}
+
+/// Shows warnings about runs, and errors, on stderr, for a command without arguments of the log. Has no effect if the log was
+/// started.
+pub(crate) fn show_warnings() {
+    let is_shown = filter_fn(|about| {
+        let target = about.target();
+        // Other warnings are about a single call, which the progress of its run shows.
+        (*about.level() == Level::ERROR && target.starts_with("pirn"))
+            || (*about.level() == Level::WARN && target.starts_with("pirn_actors"))
+    });
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .with_level(false)
+        .with_target(false)
+        .with_writer(|| ShownLines);
+    // Ignore the error: the log was started.
+    lines.finish().with(is_shown).try_init().unwrap_or(());
+}
+
+/// Writer that shows each line above the progress of a run, or on stderr if there is none.
+struct ShownLines;
+
+impl Write for ShownLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let shown = String::from_utf8_lossy(line);
+        let shown = format!("pirn: {}", sanitize(shown.trim_end()));
+        match &*above() {
+            Some(show) => show(shown),
+            None => {
+                // Ignore the error: without stderr the line has no reader.
+                let _ = writeln!(io::stderr().lock(), "{shown}");
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -97,3 +97,22 @@ fn an_unknown_kind_of_fault_is_wrong_usage() {
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.contains("expected one of model-error"), "{}", ended.stderr);
 }
+
+#[test]
+fn an_answer_that_the_question_refuses_fails_the_command() {
+    let folder = Folder::new("chaos-answers").with("main.json", &workflow(&json!({})));
+    for (answer, message) in [
+        (
+            "sure=maybe",
+            r#"--answer sure: invalid answer: expected one of "yes", "no""#,
+        ),
+        ("rest=yes", "the node `rest` asks no question"),
+        ("nope=yes", "no workflow has a node `nope`"),
+    ] {
+        let ended = chaos(&folder, &["--seeds", "2", "--answer", answer]);
+        assert_eq!(ended.code, Some(2), "{answer}: {}", ended.stdout);
+        assert!(ended.stderr.contains(message), "{answer}: {}", ended.stderr);
+    }
+    let ended = chaos(&folder, &["--seeds", "2", "--only", "kill", "--answer", "sure=no"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+}

@@ -389,3 +389,81 @@ fn runs_of_a_held_store_are_listed_and_a_question_is_answered_by_its_node() {
     let resumed = runs(&folder, &["resume", "r", "--output", "json"]);
     assert_eq!(resumed.json()["output"], json!(["red", "blue"]), "{}", resumed.stderr);
 }
+
+#[test]
+fn answers_to_a_resumed_run_name_nodes_that_ask() {
+    let folder = folder("resume-answers");
+    let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
+    assert_eq!(pirn_in(folder.path(), &detached, &[]).code, Some(0));
+    for (answers, message) in [
+        (&["frist=red"][..], "no workflow has a node `frist`"),
+        (&["go=red"][..], "the node `go` asks no question"),
+        (&["first=red", "first=blue"][..], "--answer first= is given twice"),
+    ] {
+        let options = answers.iter().flat_map(|answer| ["--answer", *answer]);
+        let arguments: Vec<&str> = ["resume", "r"].into_iter().chain(options).collect();
+        let ended = runs(&folder, &arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_answer_that_looks_like_json_is_taken_as_text_where_only_text_is_accepted() {
+    let folder = Folder::new("answer-text").with(
+        "main.json",
+        &json!({"id": "main", "nodes": [{"id": "start", "type": "START"},
+            {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["1", "2"]}},
+            {"id": "t", "type": "USER_INTERACTION", "config": {"question": "Text?", "schema": {"type": "string"}}},
+            {"id": "end", "type": "END", "config": {"output": "[nodes.q.answer, nodes.t.answer]"}}],
+            "edges": [{"from": "start", "to": "q"}, {"from": "q", "to": "t"}, {"from": "t", "to": "end"}]})
+        .to_string(),
+    );
+    let given = [
+        "run",
+        "main.json",
+        "--answer",
+        "q=1",
+        "--answer",
+        "t=true",
+        "--output",
+        "json",
+    ];
+    let ended = pirn_in(folder.path(), &given, &[]);
+    assert_eq!(ended.json()["output"], json!(["1", "true"]), "{}", ended.stderr);
+    let (child, mut lines) = holding(&folder);
+    let wrong = runs(&folder, &["answer", "r", "q", "3"]);
+    assert!(wrong.stderr.contains(r#"expected one of "1", "2""#), "{}", wrong.stderr);
+    assert_eq!(runs(&folder, &["answer", "r", "q", "2"]).code, Some(0));
+    waits(&mut lines);
+    assert_eq!(runs(&folder, &["answer", "r", "t", "7"]).code, Some(0));
+    assert_eq!(self::ended(child)["output"], json!(["2", "7"]));
+}
+
+#[test]
+fn the_progress_of_a_resumed_run_names_its_threads_as_that_of_the_run() {
+    let folder = speaking("resume-progress");
+    let (mut child, _lines) = holding(&folder);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let resumed = runs(&folder, &["resume", "r", "--answer", "first=red"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains(" main: answered: red"), "{}", resumed.stderr);
+    assert!(!resumed.stderr.contains("r.0: "), "{}", resumed.stderr);
+    assert!(!resumed.stderr.contains("main: started"), "{}", resumed.stderr);
+}
+
+#[test]
+fn the_report_of_a_fork_names_its_origin() {
+    let flow = json!({"id": "main", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "end"}]});
+    let folder = Folder::new("fork-origin").with("main.json", &flow.to_string());
+    let begun = pirn_in(
+        folder.path(),
+        &["run", "main.json", "--store", "runs.db", "--run-id", "r"],
+        &[],
+    );
+    assert_eq!(begun.code, Some(0), "{}", begun.stderr);
+    let fork = runs(&folder, &["fork", "r", "--at", "0", "--output", "json"]).json();
+    assert_eq!(fork["forkedFrom"], json!({"runId": "r", "step": 0}), "{fork}");
+}

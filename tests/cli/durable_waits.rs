@@ -1,5 +1,6 @@
 //! Waiting runs of a store, sessions and migrations of several runs, from a user's view.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 
 use pirn::store::{SqliteStore, Store};
@@ -93,16 +94,17 @@ fn several_runs_are_migrated_at_once_with_one_result_per_run() {
     let fits = folder.read("main.json").replace("[first, second]", "[second]");
     let other = folder.read("main.json").replace("Which?", "What?");
     let folder = folder.with("fits.json", &fits).with("other.json", &other);
-    let json = |arguments: &[&str]| -> (Option<i32>, Value) {
+    let json_in = |folder: &Folder, arguments: &[&str]| -> (Option<i32>, Value) {
         let all: Vec<&str> = ["migrate"]
             .iter()
             .chain(arguments)
             .chain(&["--output", "json"])
             .copied()
             .collect();
-        let ended = runs(&folder, &all);
+        let ended = runs(folder, &all);
         (ended.code, ended.json())
     };
+    let json = |arguments: &[&str]| json_in(&folder, arguments);
     assert_eq!(
         json(&["r", "s", "--to", "fits.json", "--check"]),
         (
@@ -124,6 +126,21 @@ fn several_runs_are_migrated_at_once_with_one_result_per_run() {
     assert_eq!(
         (code, &moved["runs"][0]["fits"], &moved["runs"][1]["fits"]),
         (Some(1), &json!(false), &json!(false)),
+        "{moved}"
+    );
+    // A run of another file.
+    let foreign = folder.read("main.json").replace("\"main\"", "\"foreign\"");
+    let folder = folder.with("foreign.json", &foreign);
+    killed_at_a_question(&folder, &["run", "foreign.json", "--store", "runs.db", "--run-id", "f"]);
+    let (code, moved) = json_in(&folder, &["--all", "--to", "fits.json", "--check"]);
+    let ids = moved["runs"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| run["runId"].as_str());
+    assert_eq!(
+        (code, ids.collect()),
+        (Some(0), BTreeSet::from([Some("r"), Some("s")])),
         "{moved}"
     );
     let neither = runs(&folder, &["migrate", "--to", "fits.json"]);
@@ -305,4 +322,15 @@ fn runs_with_different_profiles_of_one_name_each_resume_with_their_profile() {
         );
         assert_eq!(fork.json()["output"], json!(id), "{}{}", fork.stdout, fork.stderr);
     }
+}
+
+#[test]
+fn a_list_of_no_runs_is_wrong_usage() {
+    let folder = folder("list-none");
+    let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
+    assert_eq!(pirn_in(folder.path(), &detached, &[]).code, Some(0));
+    let none = runs(&folder, &["list", "--limit", "0"]);
+    assert_eq!(none.code, Some(2), "{}", none.stderr);
+    assert!(none.stderr.contains("--limit"), "{}", none.stderr);
+    assert_eq!(runs(&folder, &["list", "--limit", "1", "--ids"]).stdout, "r\n");
 }

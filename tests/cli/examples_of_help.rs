@@ -206,6 +206,10 @@ fn every_example_of_every_help_works() {
             if asked.is_some() && OF_WAITING.iter().any(|start| example.starts_with(start)) {
                 line = line.replace(" RUN ", " r ");
             }
+            if line.starts_with("pirn runs migrate ") {
+                // The workflow of run `r`.
+                line = line.replace(" workflow.json", " waits.json");
+            }
             let is_server = SERVERS.iter().any(|start| example.starts_with(start));
             if is_server {
                 let own = line.replace("--listen 0.0.0.0:7474", "--listen 127.0.0.1:0");

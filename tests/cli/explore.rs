@@ -192,3 +192,34 @@ fn wrong_usage_exits_2() {
         Some(2)
     );
 }
+
+fn asks(name: &str) -> File {
+    let workflow = json!({"id": "asks", "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["l", "r", "1"]}},
+        {"id": "c", "type": "CODE", "config": {"code": "return input"}},
+        {"id": "end", "type": "END", "config": {"output": "nodes.q.answer"}}],
+        "edges": [{"from": "start", "to": "q"}, {"from": "q", "to": "c"}, {"from": "c", "to": "end"}]});
+    let path = std::env::temp_dir().join(format!("pirn-explore-{name}-{}.json", std::process::id()));
+    std::fs::write(&path, workflow.to_string()).expect("writable");
+    File(path)
+}
+
+#[test]
+fn an_answer_that_no_question_accepts_fails_the_command() {
+    let file = asks("answers");
+    for (answer, message) in [
+        ("q=z", r#"--answer q: invalid answer: expected one of "l", "r", "1""#),
+        ("nope=z", "no workflow has a node `nope`"),
+        ("c=z", "the node `c` asks no question"),
+    ] {
+        let ended = file.explore(&["-q", "--answer", answer, "--expect-one"]);
+        assert_eq!(ended.code, Some(2), "{answer}: {}", ended.stdout);
+        assert!(ended.stderr.contains(message), "{answer}: {}", ended.stderr);
+    }
+    for (answer, output) in [("q=l", "l"), ("q=1", "1")] {
+        let ended = file.explore(&["-q", "--answer", answer, "--expect-one", "--output", "json"]);
+        assert_eq!(ended.code, Some(0), "{answer}: {}", ended.stderr);
+        assert_eq!(ended.json()["outcomes"][0]["output"], output);
+    }
+}

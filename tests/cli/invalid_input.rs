@@ -389,3 +389,21 @@ fn a_command_does_not_overwrite_its_open_store() {
         "COMPLETED",
     );
 }
+
+#[test]
+fn stdin_is_named_by_one_argument_only() {
+    for (arguments, message) in [
+        (&["run", "-", "--input", "-"][..], "FILE and --input both name stdin"),
+        (&["explore", "-", "-"][..], "FILE and FILE both name stdin"),
+        (
+            &["run", "x.json", "--pinned", "-", "--conversation", "-"][..],
+            "--conversation and --pinned both name stdin",
+        ),
+    ] {
+        let ended = pirn_with(FLOW.as_bytes(), arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    }
+    let ended = pirn_with(FLOW.as_bytes(), &["run", "-", "--input", "7"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}

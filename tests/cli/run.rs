@@ -493,6 +493,56 @@ fn without_a_terminal_a_run_names_its_open_question() {
 }
 
 #[test]
+fn a_schedule_that_cannot_start_its_run_is_reported() {
+    let main = json!({"id": "main", "nodes": [
+        {"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": 90_000}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]});
+    let digest = json!({"id": "digest", "inputSchema": {"type": "object", "required": ["topic"]},
+        "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]});
+    let nightly = json!({"id": "nightly", "type": "SCHEDULE", "schedule": {"cron": "0 3 * * *"},
+        "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "digest"}}});
+    let workflow = Workflow::new(
+        "unstarted",
+        &json!({"workflows": [main, digest], "triggers": [nightly]}),
+    );
+    for more in [&[][..], &["--quiet"]] {
+        let ended = pirn(&[&["run", workflow.path(), "--virtual-time"][..], more].concat());
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        for words in ["pirn: a schedule failed to start its run", "INVALID_INPUT", "nightly"] {
+            assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn an_answer_to_a_node_that_asks_nothing_is_refused() {
+    let mut asks = asks();
+    asks["nodes"][2] = json!({"id": "why", "type": "CODE", "config": {"code": "return 'so'"}});
+    asks["nodes"][3]["config"]["output"] = json!("nodes.color.answer");
+    let workflow = Workflow::new("answered-code", &asks);
+    let ended = pirn(&["run", workflow.path(), "--answer", "why=yes"]);
+    assert_eq!(ended.code, Some(2));
+    for words in [
+        "--answer why=...: the node `why` asks no question",
+        "the nodes that ask are color",
+    ] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+    let twice = pirn(&[
+        "run",
+        workflow.path(),
+        "--answer",
+        "color=red",
+        "--answer",
+        "color=blue",
+    ]);
+    assert_eq!(twice.code, Some(2));
+    for words in ["--answer color= is given twice", "give the option once for each node"] {
+        assert!(twice.stderr.contains(words), "{words}: {}", twice.stderr);
+    }
+}
+
+#[test]
 fn a_question_with_a_time_limit_needs_no_answer() {
     let mut asks = asks();
     asks["nodes"][1]["config"]["timeoutMs"] = json!(10);

@@ -133,3 +133,25 @@ fn wrong_usage_exits_2() {
         assert_eq!(pirn(&[&["run", ask.path()], wrong].concat()).code, Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn faults_of_an_unknown_profile_or_tool_are_refused_with_the_nearest_name() {
+    let config = json!({
+        "profiles": [{"id": "assistant", "provider": "echo"}],
+        "faults": {"models": {"*": {"fail": 0.5}, "asistant": {"fail": 1.0}}, "tools": {"serach": {"fail": 1.0}}}
+    });
+    let (ask, wrong) = (ask("names"), File::new("names-faults", &config));
+    let given = ["run", ask.path(), "--profiles", wrong.path(), "--virtual-time"];
+    let ended = pirn(&given);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for line in [
+        "faults.models.asistant: there is no profile asistant; did you mean assistant?",
+        "faults.tools.serach: there is no tool serach",
+    ] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
+    let right = json!({"faults": {"models": {"assistant": {"fail": 1.0}}}});
+    let right = File::new("names-right", &right);
+    let ended = pirn(&[&given[..], &["--faults", right.path()]].concat());
+    assert!(ended.stderr.contains("MODEL_ERROR"), "{}", ended.stderr);
+}

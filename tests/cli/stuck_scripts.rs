@@ -122,3 +122,51 @@ fn sigterm_ends_a_process_with_a_stuck_script() {
         assert_eq!(report["status"], json!("CANCELLED"), "{level}: {report}");
     }
 }
+
+/// Returns the processes that the threads of a process have started.
+#[cfg(target_os = "linux")]
+fn children(of: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|id| id.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// A worker that a terminal's Ctrl-C ends before its engine would be a script that failed.
+#[cfg(target_os = "linux")]
+#[test]
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+fn the_signals_of_a_terminal_do_not_reach_the_processes_of_scripts() {
+    let folder = workflow("stuck-group", &json!({"timeoutMs": 60_000}));
+    let mut run = pirn(&folder, "process")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let begin = Instant::now();
+    let group = |id: u32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // After the name in brackets: state, parent, group.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+    };
+    // A process that has just been started is in the group of its parent.
+    let is_apart = loop {
+        let workers = children(run.id());
+        let is_apart = !workers.is_empty() && workers.iter().all(|id| group(*id) == Some(*id));
+        if is_apart || begin.elapsed() > SOON {
+            break is_apart;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    assert!(is_apart);
+}

@@ -31,8 +31,8 @@ pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
 }
 
 /// Returns one sentence on how to fix the error; `None` if the message contains the fix.
-pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
-    Some(match code {
+pub(super) fn advice(error: &RunError) -> Option<&'static str> {
+    Some(match error.code {
         RunErrorCode::NodeTimeout => {
             "raise the time limit (`timeoutMs`, `timeout`, --timeout), or handle the error with `onError`"
         }
@@ -44,13 +44,17 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::NoEdgeSatisfied => {
             "give the node an edge without `condition`: it is taken if no condition is true"
         }
-        RunErrorCode::JoinConditionNotMet => {
-            "the causes of the failed paths are below; `onError` of the JOIN handles the failure"
+        RunErrorCode::JoinConditionNotMet if error.cause.is_some() => {
+            "the cause of a failed path is above; `onError` of the JOIN handles the failure"
         }
+        RunErrorCode::JoinConditionNotMet => "`onError` of the JOIN handles the failure",
         RunErrorCode::JoinTimeout => {
             "raise `timeout` of the JOIN, use a strategy that needs fewer paths, or add `onError`"
         }
         RunErrorCode::MainThreadNotFound => "remove `mainPathId`: the first completed path is then the main path",
+        RunErrorCode::VariableMergeConflict if has_detail(error, "reducers") => {
+            "give the variable values of the type that its `reduce` combines, or another `reduce`"
+        }
         RunErrorCode::VariableMergeConflict => {
             "set `mergeVariables: \"main\"`, or assign a different variable in each path"
         }
@@ -95,4 +99,38 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         | RunErrorCode::TriggeredEventsExceeded
         | RunErrorCode::ActorPanicked => return None,
     })
+}
+
+fn has_detail(error: &RunError, name: &str) -> bool {
+    let details = error.details.as_ref();
+    details.is_some_and(|details| details.get(name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_advice_for_a_merge_conflict_fits_its_reason() {
+        let of = |details: Value| {
+            let error = RunError::new(RunErrorCode::VariableMergeConflict, "m");
+            advice(&error.with_details(details)).unwrap_or_default()
+        };
+        assert!(of(json!({"variables": {"n": [1, 2]}})).contains("mergeVariables"));
+        let reduced = of(json!({"reducers": {"n": "sum"}}));
+        assert!(
+            reduced.contains("`reduce`") && !reduced.contains("mergeVariables"),
+            "{reduced}"
+        );
+    }
+
+    #[test]
+    fn the_advice_for_a_join_mentions_causes_only_if_there_is_one() {
+        let join = RunError::new(RunErrorCode::JoinConditionNotMet, "ANY_FAILED can no longer hold");
+        assert!(!advice(&join).unwrap_or_default().contains("cause"));
+        let failed = join.caused_by(RunError::new(RunErrorCode::NodeFailed, "a path failed"));
+        assert!(advice(&failed).unwrap_or_default().contains("above"));
+    }
 }

@@ -36,6 +36,30 @@ pub(crate) struct Given {
     pinned: Option<String>,
 }
 
+impl Given {
+    /// Refuses arguments that both name stdin, which can be read once.
+    fn read_stdin_once(&self) -> Result<(), Failure> {
+        let files = self.files.iter().map(|file| ("FILE", Some(file)));
+        let options = [
+            ("--input", Some(&self.input)),
+            ("--conversation", self.conversation.as_ref()),
+            ("--pinned", self.pinned.as_ref()),
+        ];
+        let named: Vec<&str> = files
+            .chain(options)
+            .filter(|(_, value)| value.is_some_and(|value| value == "-"))
+            .map(|(name, _)| name)
+            .collect();
+        match named[..] {
+            [first, second, ..] => {
+                let message = format!("{first} and {second} both name stdin (-), which can be read only once");
+                Err(Failure::usage("USAGE", message).with_help("name a file for one of them"))
+            }
+            [_] | [] => Ok(()),
+        }
+    }
+}
+
 /// The checked files, the inputs and the chosen workflow.
 pub(crate) struct PreparedRun {
     pub(crate) checked: CheckedFiles,
@@ -59,6 +83,7 @@ pub(crate) struct Inputs {
 /// # Errors
 /// Fails if a file is unreadable or invalid.
 pub(crate) fn open(given: &Given) -> Result<PreparedRun, Failure> {
+    given.read_stdin_once()?;
     let files = files::read(&given.files)?;
     let config = given.config.read(&given.files)?;
     let functions = BTreeSet::new();

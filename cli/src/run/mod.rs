@@ -24,19 +24,20 @@ use std::time::Duration;
 use futures::executor::block_on;
 use pirn::check::{CheckedFiles, SourceFile};
 use pirn::explore::Explorer;
-use pirn::faults::load_faults;
-use pirn::store::{RunFilter, Store};
+use pirn::faults::{Faults, load_faults};
+use pirn::store::{Run, RunFilter, Store};
 use pirn::tools::ToolRegistry;
-use pirn::{BuildError, Engine, Interaction, RunBuilder, RunError, RunReport, ThreadStatus};
+use pirn::{BuildError, Engine, Interaction, Profile, RunBuilder, RunError, RunReport, ThreadStatus};
 use pirn_actors::engine::check_name;
 use pirn_definition::definition::{BuiltInTool, FaultCode, ToolEntry, nearest, workflow_of_tool};
-use pirn_definition::graph::NodeKind;
+use pirn_definition::graph::{Graph, Node, NodeKind};
 use serde_json::{Value, json};
 
 use crate::config::invalid_config;
 use crate::failure::Failure;
 use crate::files;
 use crate::interrupt::{self, Interrupt};
+use crate::log;
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
@@ -49,8 +50,8 @@ use asking::Asking;
 use consent::Approve;
 use inputs::{Given, Inputs, PreparedRun};
 use missing_input::MissingInput;
-use named_value::said_once;
-pub(crate) use named_value::{json_or_text, named_value};
+pub(crate) use named_value::{WrittenAnswer, json_or_text, named_answer};
+use named_value::{answered_once, named_value, said_once};
 use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
@@ -128,8 +129,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
     /// Answer to the questions of a node (USER_INTERACTION, or consent to its tool calls): JSON or a string (repeatable)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
-    answer: Vec<(String, Value)>,
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_answer)]
+    answer: Vec<(String, WrittenAnswer)>,
     /// Metadata of the run, such as its owner: JSON or a string (repeatable); profiles choose keys by it, models do not receive it
     #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
     metadata: Vec<(String, Value)>,
@@ -168,8 +169,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs a workflow; returns 0 if the run completed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    said_once("--metadata", &args.metadata)?;
-    said_once("--answer", &args.answer)?;
+    let help = "a name has one value; pass several values as JSON: NAME='[1, 2]'";
+    said_once("--metadata", &args.metadata, help)?;
+    answered_once(&args.answer)?;
+    // The runs of seeds are too many to report each of their warnings.
+    if args.seeds.is_none() {
+        log::show_warnings();
+    }
     let PreparedRun {
         checked,
         workflow,
@@ -197,7 +203,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(id) = &args.run_id {
         check_run_id(id)?;
     }
-    check_answers(&args.answer, &checked)?;
+    check_answers(&args.answer, checked.graphs())?;
     // Open the store before the id of the run is printed: without the store there is no run.
     let config = inputs.config.text.as_ref();
     let store = place.as_ref().map(|place| place.open(config)).transpose()?;
@@ -233,6 +239,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => inputs.config.faults.clone(),
     };
     let profiles = inputs.config.profiles.clone();
+    check_fault_names(&faults, &profiles, &checked, &tools)?;
     let scripts = args.scripts.port();
     let fires = !args.no_schedules;
     let in_engine = checked.clone();
@@ -279,30 +286,94 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 pub(crate) fn show_replay(explorer: &mut Explorer) -> impl FnOnce() + use<> {
     let style = Style::suiting(false, Replies::Never, true);
     let events = explorer.blocking_events(&style.types(), BUFFER);
-    let shown = progress::start(events, style, PromptGate::default(), None);
+    let shown = progress::start(events, style, PromptGate::default(), None, Vec::new());
     move || shown.wait()
 }
 
-/// Refuses answers to nodes that no workflow has, unless the run may add nodes.
-fn check_answers(given: &[(String, Value)], checked: &CheckedFiles) -> Result<(), Failure> {
-    let nodes = || checked.graphs().iter().flat_map(|graph| &graph.nodes);
+/// Refuses answers to nodes that no workflow has, or that ask nothing, unless the run may add nodes.
+pub(crate) fn check_answers(given: &[(String, WrittenAnswer)], graphs: &[Arc<Graph>]) -> Result<(), Failure> {
+    let nodes = || graphs.iter().flat_map(|graph| &graph.nodes);
     let may_add = nodes().any(|node| match &node.kind {
         NodeKind::Orchestration(_) => true,
         NodeKind::Llm(llm) => llm.dynamic.is_some(),
         _other => false,
     });
-    let unknown = given.iter().find(|(name, _)| nodes().all(|node| *node.id != **name));
-    let Some((name, _)) = unknown.filter(|_| !may_add) else {
+    // Calls of tools may need consent.
+    let can_ask = |node: &&Node| {
+        matches!(
+            node.kind,
+            NodeKind::UserInteraction(_) | NodeKind::Llm(_) | NodeKind::Tool { .. } | NodeKind::Orchestration(_)
+        )
+    };
+    let is_asked = |name: &str| nodes().filter(can_ask).any(|node| *node.id == *name);
+    let wrong = given.iter().find(|(name, _)| !is_asked(name));
+    let Some((name, _)) = wrong.filter(|_| !may_add) else {
         return Ok(());
     };
-    let failure = Failure::usage("USAGE", format!("--answer {name}=...: no workflow has a node `{name}`"));
-    let asks = |node: &&pirn_definition::graph::Node| matches!(node.kind, NodeKind::UserInteraction(_));
+    let why = if nodes().any(|node| *node.id == **name) {
+        format!("the node `{name}` asks no question")
+    } else {
+        format!("no workflow has a node `{name}`")
+    };
+    let failure = Failure::usage("USAGE", format!("--answer {name}=...: {why}"));
+    let asks = |node: &&Node| matches!(node.kind, NodeKind::UserInteraction(_));
     let asking: Vec<&str> = nodes().filter(asks).map(|node| &*node.id).collect();
     Err(match nearest(name, asking.iter().copied()) {
         Some(near) => failure.with_help(format!("did you mean {near}?")),
         None if asking.is_empty() => failure.with_help("no node of these files asks a question"),
         None => failure.with_help(format!("the nodes that ask are {}", asking.join(", "))),
     })
+}
+
+/// Refuses faults of profiles and tools that do not exist: they would have no effect.
+fn check_fault_names(
+    faults: &Faults,
+    profiles: &[Profile],
+    checked: &CheckedFiles,
+    tools: &ToolRegistry,
+) -> Result<(), Failure> {
+    let of_files = checked.loaded().profiles.iter().map(|profile| &profile.value);
+    let mut models: Vec<&str> = profiles
+        .iter()
+        .chain(of_files)
+        .map(|profile| profile.id.as_str())
+        .collect();
+    // The profiles that need no configuration.
+    models.extend(["echo", "extractive"]);
+    let tools: Vec<&str> = tools.names().collect();
+    let models = faults.models.keys().map(|name| ("models", "profile", name, &models));
+    let tools = faults.tools.keys().map(|name| ("tools", "tool", name, &tools));
+    let is_unknown =
+        |(_, _, name, known): &(&str, &str, &String, &Vec<&str>)| *name != "*" && !known.contains(&name.as_str());
+    let unknown: Vec<String> = models
+        .chain(tools)
+        .filter(is_unknown)
+        .map(|(section, noun, name, known)| {
+            let near = nearest(name, known.iter().copied());
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            format!("faults.{section}.{name}: there is no {noun} {name}{meant}")
+        })
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage("INVALID_CONFIG", unknown.join("\npirn: "))
+        .with_help("the keys are ids of profiles and names of tools; `*` stands for those without a key"))
+}
+
+/// Returns the answers for a trial of these workflows.
+pub(crate) fn answers_to(given: &[(String, WrittenAnswer)], graphs: &[Arc<Graph>]) -> Vec<(String, Value)> {
+    let value = |(node, answer): &(String, WrittenAnswer)| (node.clone(), answer.to_node(node, graphs));
+    given.iter().map(value).collect()
+}
+
+/// Returns the failure for an answer that no question of its node has accepted.
+pub(crate) fn refused_answer(node_id: &str, reason: &str) -> Failure {
+    Failure::usage(
+        "INVALID_ANSWER",
+        format!("--answer {node_id}: invalid answer: {reason}"),
+    )
+    .with_help("an answer is JSON or a string; a string that looks like JSON has its quotes: --answer NODE='\"1\"'")
 }
 
 /// Reports the unfinished runs of a store, which no process executes.
@@ -324,10 +395,9 @@ fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the number of steps of a run in the engine's store.
-fn steps_of(engine: &Engine, run_id: &str) -> Option<u64> {
-    let run = block_on(engine.store()?.run(run_id)).ok()??;
-    Some(run.steps)
+/// Returns the entry of a run in the engine's store.
+fn stored_run(engine: &Engine, run_id: &str) -> Option<Run> {
+    block_on(engine.store()?.run(run_id)).ok()?
 }
 
 /// Prints notices before the run starts.
@@ -415,7 +485,13 @@ fn execute(
     let shown = (!args.quiet).then(|| {
         let events = prepared.blocking_events(&style.types(), BUFFER);
         let places = Places::new(&asked.checked, &asked.sources);
-        progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
+        progress::start(
+            events,
+            style,
+            gate.cloned().unwrap_or_default(),
+            Some(places),
+            Vec::new(),
+        )
     });
     let failures = args
         .quiet
@@ -446,7 +522,7 @@ fn execute(
     }
     let run = prepared.start().map_err(|error| {
         let failure = Failure::failed(error.code.as_str(), error.to_string());
-        match advice::advice(error.code) {
+        match advice::advice(&error) {
             Some(advice) => failure.with_help(advice),
             None => failure,
         }
@@ -464,7 +540,7 @@ fn execute(
     if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.wait_all_ended_blocking();
     }
-    let steps = steps_of(engine, run.run_id());
+    let stored = stored_run(engine, run.run_id());
     // Stop accepting inputs before the engine that executes them stops.
     drop(listening);
     // Shutting down flushes the event bus, so that both event readers reach their end.
@@ -500,11 +576,23 @@ fn execute(
         && let Some(failure) = unanswered.failure()
     {
         return match args.output {
-            Output::Json => print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted),
+            Output::Json => print(
+                (args.output, args.quiet),
+                &report,
+                stored,
+                Some(&asked),
+                was_interrupted,
+            ),
             Output::Text => Err(failure),
         };
     }
-    print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)
+    print(
+        (args.output, args.quiet),
+        &report,
+        stored,
+        Some(&asked),
+        was_interrupted,
+    )
 }
 
 /// Puts the run into the store, for another process to execute.
@@ -527,11 +615,11 @@ fn replies(args: &Args) -> Replies {
     }
 }
 
-/// Prints the result. `steps` is the number of steps of a durable run.
+/// Prints the result. `stored` is the entry of a durable run.
 fn print(
     (output, is_quiet): (Output, bool),
     report: &RunReport,
-    steps: Option<u64>,
+    stored: Option<Run>,
     asked: Option<&RunFacts>,
     was_interrupted: bool,
 ) -> Result<ExitCode, Failure> {
@@ -545,7 +633,10 @@ fn print(
         (Output::Json, _) => {
             let text = serde_json::to_string_pretty(&ReportOutput {
                 report,
-                steps,
+                steps: stored.as_ref().map(|run| run.steps),
+                forked_from: stored
+                    .and_then(|run| run.base)
+                    .map(|base| json!({"runId": base.run, "step": base.step})),
                 format_version: FORMAT_VERSION,
             });
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
@@ -570,6 +661,8 @@ struct ReportOutput<'a> {
     report: &'a RunReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
+    #[serde(rename = "forkedFrom", skip_serializing_if = "Option::is_none")]
+    forked_from: Option<Value>,
     #[serde(rename = "formatVersion")]
     format_version: u32,
 }
@@ -602,12 +695,11 @@ fn explained(status: ThreadStatus, error: &RunError, asked: Option<&RunFacts>) -
     {
         failure = failure.shown_at(&asked.sources, &place);
     }
-    let innermost = causes().last().map_or(error.code, |cause| cause.code);
     let hint = asked.and_then(|asked| asked.missing_input.hint(causes().map(|cause| cause.code)));
     match hint
         .or_else(|| causes().last().and_then(advice::of_model))
-        .or_else(|| advice::advice(error.code))
-        .or_else(|| advice::advice(innermost))
+        .or_else(|| advice::advice(error))
+        .or_else(|| causes().last().and_then(advice::advice))
     {
         Some(hint) => failure.with_help(hint),
         None => failure,

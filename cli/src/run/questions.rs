@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use super::asking::{Asking, line_after, say};
 use super::consent;
-use super::named_value::json_or_text;
+use super::named_value::WrittenAnswer;
 use super::prompt_gate::PromptGate;
 use crate::failure::Failure;
 use crate::terminal::shell_quoted;
 
 /// Answers from the command line, by node.
-pub(super) type Given = BTreeMap<String, Value>;
+pub(super) type Given = BTreeMap<String, WrittenAnswer>;
 
 /// True if a node of the workflows can put a question to a person, in addition to the calls of tools that need consent.
 pub(super) fn may_come(checked: &CheckedFiles) -> bool {
@@ -138,7 +138,7 @@ pub(super) fn answers(
     let refused = Arc::clone(&waiting);
     (
         move |question: &Interaction| {
-            let answer = given.get(&*question.node_id).cloned();
+            let answer = given.get(&*question.node_id).map(|answer| answer.to(question));
             answer.or_else(|| waiting(question))
         },
         move |question: &Interaction, error: &AnswerRefused| {
@@ -188,8 +188,8 @@ fn typed(question: &Interaction, names_run: bool) -> Option<Value> {
         match line.parse::<usize>() {
             Ok(number) if (1..=choices.len()).contains(&number) => return Some(choices[number - 1].clone()),
             _ if is_text => return Some(Value::from(line)),
-            _ => match json_or_text(&line) {
-                Ok(value) => return Some(value),
+            _ => match WrittenAnswer::of(&line) {
+                Ok(answer) => return Some(answer.to(question)),
                 Err(error) => say(&format!("    {error}")),
             },
         }

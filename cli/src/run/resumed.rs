@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::ArgGroup;
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use pirn::check::SourceFile;
+use pirn::check::{CheckedFiles, SourceFile, World, check};
 use pirn::store::{Run, RunFilter, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use pirn_definition::definition::json_from_str;
@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use super::asking::Asking;
 use super::consent::{self, Approve};
 use super::elicitation;
+use super::named_value::answered_once;
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
 use super::questions::{self, Ask, UnansweredQuestion};
 use super::run_id::check_run_id;
-use super::{BUFFER, GRACE, print, steps_of, unbuilt};
+use super::{BUFFER, GRACE, WrittenAnswer, check_answers, named_answer, print, stored_run, unbuilt};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
@@ -46,8 +47,8 @@ struct Going {
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
     /// Answer to the questions of a node (USER_INTERACTION, or consent to its tool calls): JSON or a string (repeatable)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = super::named_value::named_value)]
-    answer: Vec<(String, Value)>,
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_answer)]
+    answer: Vec<(String, WrittenAnswer)>,
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -149,7 +150,9 @@ impl Going {
             builder = builder.ask_in_doubt(move |_| std::future::ready(answer.clone()).boxed());
         }
         let engine = builder.build().map_err(|error| unbuilt(&error))?;
+        answered_once(&self.answer)?;
         let mut loaded = BTreeSet::new();
+        let mut definitions = Vec::new();
         for run in runs {
             let text = block_on(engine.definition_of(&run.id)).map_err(|error| not_resumed(&error))?;
             if !loaded.insert(Arc::clone(&text)) {
@@ -157,7 +160,7 @@ impl Going {
             }
             // The store may have runs of several versions of a file: each run resumes with the version that it started with.
             let definition = SourceFile::new("the run's definition", &*text);
-            engine.load_files(&[definition]).map_err(|faults| {
+            engine.load_files(std::slice::from_ref(&definition)).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
                 let failure = Failure::failed("INVALID_WORKFLOW", faults.join("\n"));
                 if is_known {
@@ -166,8 +169,27 @@ impl Going {
                     failure.with_help("the store has no config of the run: name it with --profiles FILE")
                 }
             })?;
+            definitions.push(definition);
         }
+        self.check_answers_to(&definitions)?;
         Ok(engine)
+    }
+
+    /// Refuses answers to nodes that ask nothing in these definitions.
+    fn check_answers_to(&self, definitions: &[SourceFile]) -> Result<(), Failure> {
+        if self.answer.is_empty() {
+            return Ok(());
+        }
+        let each = definitions.iter();
+        let checked: Vec<CheckedFiles> = each
+            .map(|definition| check(std::slice::from_ref(definition), &World::default()))
+            .collect();
+        // The nodes of a definition without graphs are unknown.
+        if checked.is_empty() || checked.iter().any(|checked| checked.graphs().is_empty()) {
+            return Ok(());
+        }
+        let graphs: Vec<_> = checked.iter().flat_map(CheckedFiles::graphs).cloned().collect();
+        check_answers(&self.answer, &graphs)
     }
 
     /// Resumes one run, waits until it ends, and prints its result.
@@ -186,7 +208,7 @@ impl Going {
         let style = Style::suiting(false, Replies::OnTerminal, false);
         let shown = (!self.quiet).then(|| {
             let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
-            progress::start(events, style, gate.clone(), None)
+            progress::start(events, style, gate.clone(), None, seen.events)
         });
         let listening = store_owner::listen(place, engine, self.quiet);
         interrupt.expects_a_run();
@@ -202,14 +224,14 @@ impl Going {
         if report.status == ThreadStatus::Completed {
             run.wait_all_ended_blocking();
         }
-        let steps = steps_of(engine, &run_id);
+        let stored = stored_run(engine, &run_id);
         drop(listening);
         engine.shutdown_blocking(GRACE);
         let was_interrupted = interrupt.was_heard();
         if let Some(shown) = shown {
             shown.finish(&report, was_interrupted);
         }
-        print((output, self.quiet), &report, steps, None, was_interrupted)
+        print((output, self.quiet), &report, stored, None, was_interrupted)
     }
 }
 

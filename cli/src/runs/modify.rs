@@ -11,7 +11,7 @@ use futures::future::try_join_all;
 use pirn::check::SourceFile;
 use pirn::store::export::{ExportError, export, import};
 use pirn::store::{RunFilter, removable};
-use pirn::{CommandOutcome, Engine, Migration, ResumeError, When};
+use pirn::{CommandOutcome, Engine, Migration, ResumeError, RunErrorCode, When};
 use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
 
@@ -169,14 +169,22 @@ impl Pin {
 
 impl AnswerArgs {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
-        let request = Request::Answer {
+        let request = |answer: Value| Request::Answer {
             run_id: self.id.clone(),
             interaction_id: self.interaction.clone(),
-            answer: json_or_text(&self.answer)
-                .map_err(|error| Failure::usage("INVALID_ANSWER", format!("invalid answer: {error}")))?,
+            answer,
             by: self.by.clone(),
         };
-        send(store, output, &self.id, request)
+        let value = json_or_text(&self.answer)
+            .map_err(|error| Failure::usage("INVALID_ANSWER", format!("invalid answer: {error}")))?;
+        let is_text = value.is_string();
+        match send(store, output, &self.id, request(value)) {
+            // The text may be meant as a string, such as `1` for the choice "1".
+            Err(failure) if failure.code() == "INVALID_ANSWER" && !is_text => {
+                send(store, output, &self.id, request(Value::from(self.answer.as_str()))).map_err(|_| failure)
+            }
+            sent => sent,
+        }
     }
 }
 
@@ -283,7 +291,13 @@ impl Migrate {
                 migrated => Ok((id, migrated)),
             }
         };
-        ids.into_iter().map(migrate).collect()
+        let mut moved = ids.into_iter().map(migrate).collect::<Result<Vec<Moved>, Failure>>()?;
+        // A store may have the runs of several files. A file that fits none of them is a mistake.
+        let is_of_file = |(_, migrated): &Moved| !matches!(migrated, Err(error) if error.code() == RunErrorCode::WorkflowNotFound.as_str());
+        if self.all && moved.iter().any(is_of_file) {
+            moved.retain(is_of_file);
+        }
+        Ok(moved)
     }
 
     fn said(&self, id: &str, migrated: &Result<Migration, ResumeError>) -> String {

@@ -1,6 +1,7 @@
 //! Commands that only read a store: list, show, explain, events, diff.
 
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use futures::executor::block_on;
@@ -27,7 +28,7 @@ pub(super) struct List {
     workflow: Option<String>,
     /// List only the N runs that started last
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
     /// Print only the ids, one a line
     #[arg(long)]
     ids: bool,
@@ -71,7 +72,7 @@ impl List {
             status: self.status.clone(),
             session: self.session.clone(),
             workflow: self.workflow.clone(),
-            limit: self.limit,
+            limit: self.limit.map(NonZeroUsize::get),
         };
         let runs = list_runs(store, wanted)?;
         if runs.is_empty() && output == Output::Text && !self.ids {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::reads::words_of_json;
 use super::{Analysis, PlacedTrigger, WorkflowSet};
 use crate::definition::{FaultCode, TriggerAction, VariableDefinition, VariableScope, nearest};
 
@@ -98,16 +99,9 @@ fn misspelt(
 fn words_of(set: &WorkflowSet<'_>) -> BTreeMap<String, usize> {
     let in_flows = set.flows.iter().map(|flow| serde_json::to_string(flow.definition));
     let in_triggers = set.triggers.iter().map(|trigger| serde_json::to_string(&trigger.value));
-    let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '$');
     let mut words = BTreeMap::new();
-    for text in in_flows.chain(in_triggers).flatten() {
-        // An escape such as `\n` ends with a letter, which is no part of the next word.
-        let text = ["\\n", "\\r", "\\t"]
-            .iter()
-            .fold(text, |text, escape| text.replace(escape, " "));
-        for word in text.split(|sign: char| !is_part(sign)) {
-            *words.entry(word.to_owned()).or_default() += 1;
-        }
+    for word in in_flows.chain(in_triggers).flatten().flat_map(words_of_json) {
+        *words.entry(word).or_default() += 1;
     }
     words
 }

@@ -19,6 +19,7 @@
 //! | `foreign_placeholders` | `INVALID_TEMPLATE` |
 //! | `assignments`, `silent_scripts` | `INVALID_EXPRESSION` |
 //! | `hidden_variables` | `MISSING_FIELD`, `UNKNOWN_NAME` |
+//! | `lost_variables` | `MISSING_FIELD` |
 //! | `output_fields` | `UNKNOWN_NAME` |
 //!
 //! Not here: faults that make a definition invalid ([`crate::graph`]).
@@ -33,6 +34,7 @@ mod hidden_variables;
 mod join_feasibility;
 mod joins;
 mod loops;
+mod lost_variables;
 mod output_fields;
 mod prompt_cache;
 mod reads;
@@ -94,6 +96,7 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
         assignments::report(flow, &mut found);
         silent_scripts::report(flow, &mut found);
         output_fields::report(flow, facts, &mut found);
+        lost_variables::report(flow, facts, &mut found);
     }
     assignments::report_triggers(&set, &mut found);
     foreign_placeholders::report_triggers(&set, &mut found);

@@ -111,6 +111,17 @@ fn in_tags(text: &str) -> Vec<Read> {
     found
 }
 
+/// Returns the words of a JSON text: its keys, and the words in its strings.
+pub(super) fn words_of_json(text: String) -> impl Iterator<Item = String> {
+    let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '$');
+    // An escape such as `\n` ends with a letter, which is no part of the next word.
+    let text = ["\\n", "\\r", "\\t"]
+        .iter()
+        .fold(text, |text, escape| text.replace(escape, " "));
+    let words = text.split(|sign: char| !is_part(sign)).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

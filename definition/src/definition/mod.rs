@@ -9,6 +9,7 @@ mod aliases;
 mod budget;
 mod built_in_tools;
 mod code_mode;
+mod compression_parameter;
 mod context_operation;
 mod dynamic;
 mod either;
@@ -35,6 +36,7 @@ mod workflow_tool;
 pub use budget::Budget;
 pub use built_in_tools::BuiltInTool;
 pub use code_mode::CodeModeLimits;
+pub use compression_parameter::{CompressionParameter, ParameterKind};
 pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,
     ReplaceContext, Replacement, Target, Text, TextMessage, TruncateContext,

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::built_in_tools::BuiltInTool;
 use super::dynamic::DynamicConsent;
+use super::workflow_tool::workflow_of_tool;
 
 /// Prefix of a deferred tool in the compiled list of a node's tools. No tool has such a name.
 const DEFERRED: &str = "deferred:";
@@ -57,11 +59,17 @@ impl ToolEntry {
         Self::deferred_name(compiled).unwrap_or(compiled)
     }
 
-    /// Returns true if a name in `tools`, or the beginning of names followed by `*`, includes this tool.
+    /// Returns true if a name in `tools`, or the beginning of names followed by `*`, includes this tool. Only their full names include
+    /// workflows and built-in tools.
     pub fn includes(listed: &str, name: &str) -> bool {
-        listed
-            .strip_suffix('*')
-            .map_or(listed == name, |beginning| name.starts_with(beginning))
+        match listed.strip_suffix('*') {
+            // Both may need a person's consent, or start further workflows, which nobody expects of a pattern for registered tools.
+            Some(beginning) => {
+                let is_registered = workflow_of_tool(name).is_none() && BuiltInTool::of_name(name).is_none();
+                is_registered && name.starts_with(beginning)
+            }
+            None => listed == name,
+        }
     }
 }
 

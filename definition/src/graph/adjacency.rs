@@ -1,6 +1,6 @@
 //! Node ids as indices, and the transitions between nodes: edges, routes, `onError`, and the paths of a FORK.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::diagnostics::{Diagnostics, pointer};
@@ -22,6 +22,14 @@ pub(super) struct Adjacency {
     pub(super) children: Vec<Vec<NodeIx>>,
     /// SUBGRAPH nodes that only declare a triggered sub-workflow.
     pub(super) declares: Vec<bool>,
+}
+
+/// Advice about an edge that a ROUTE does not follow.
+pub(super) const ADD_ROUTE: &str = "add a route to this node, or make it the `defaultTargetNodeId`";
+
+/// Returns the reason for which a ROUTE does not follow its edges.
+pub(super) fn follows_routes(id: &str) -> String {
+    format!("the ROUTE `{id}` follows its `routes` and `defaultTargetNodeId`, not its edges")
 }
 
 /// Predicate for nodes that call a normal workflow.
@@ -58,6 +66,9 @@ impl Adjacency {
                 .filter_map(|edge| targets[*edge])
                 .collect();
             adjacency.transitions_of(definition, place, drawn, reports_unknown, report);
+            if !holes.transitions {
+                adjacency.report_drawn(definition, place, report);
+            }
         }
         adjacency.drop_transitions_into_declarations(definition, &targets, report);
         adjacency.targets = targets;
@@ -183,6 +194,34 @@ impl Adjacency {
         }
         self.next[place] = next;
         self.children[place] = children;
+    }
+
+    /// Warns of each edge of a ROUTE with routes to a node that none of them leads to. Other edges of it show its routes in a drawing.
+    fn report_drawn(&self, definition: &WorkflowDefinition, place: usize, report: &mut Diagnostics<'_>) {
+        let node = &definition.nodes[place];
+        if !matches!(node.config.exits(), NodeExits::Routes(_)) {
+            return;
+        }
+        let followed: BTreeSet<NodeIx> = self.next[place].iter().copied().collect();
+        for edge in &self.edges[place] {
+            let id = &definition.edges[*edge].target_node_id;
+            if self.find(id).is_some_and(|target| !followed.contains(&target)) {
+                let message = format!("{}: the edge to `{id}` is never followed", follows_routes(&node.id));
+                report.warn_with_help(FaultCode::IgnoredEdge, &pointer!["edges", *edge], message, ADD_ROUTE);
+            }
+        }
+    }
+
+    /// Returns the nodes to which a ROUTE with routes has an edge, with one such ROUTE each.
+    pub(super) fn drawn<'d>(&self, definition: &'d WorkflowDefinition) -> BTreeMap<&'d str, &'d str> {
+        let mut drawn = BTreeMap::new();
+        for (node, edges) in definition.nodes.iter().zip(&self.edges) {
+            if matches!(node.config.exits(), NodeExits::Routes(_)) {
+                let targets = edges.iter().map(|edge| definition.edges[*edge].target_node_id.as_str());
+                drawn.extend(targets.map(|target| (target, node.id.as_str())));
+            }
+        }
+        drawn
     }
 
     fn drop_transitions_into_declarations(

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
 use super::known_names::{KnownNames, variable_names};
 use super::loops::pair_loops;
-use super::model::{About, Graph, Node, NodeKind};
+use super::model::{About, Graph, Node, NodeKind, Snippet};
 use super::nodes::NodeCompiler;
 use super::pairing::pair;
 use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
@@ -18,9 +20,10 @@ use super::triggers::check_trigger;
 use crate::definition::json::Step;
 use crate::definition::{
     Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, MIN_RESULT_TOKENS, NodeConfig, TriggerDefinition,
-    WorkflowConfig, WorkflowDefinition, bounded, schedule_name,
+    VariableDefinition, VariableType, WorkflowConfig, WorkflowDefinition, bounded, schedule_name,
 };
 use crate::event_type::is_kept;
+use crate::script::event_names;
 
 /// Minimum memory limit of a run, in bytes.
 const LEAST_RUN_BYTES: u64 = 65_536;
@@ -127,7 +130,7 @@ pub fn compile(
         out.faults.extend(report.faults);
         out.warnings.extend(report.warnings);
     }
-    check_outer_triggers(workflows, triggers, &names, context, &mut out);
+    check_outer_triggers(workflows, triggers, (&names, &variables), context, &mut out);
     check_schedule_names(workflows, triggers, &mut out);
     bounded(&mut out.faults, "faults");
     bounded(&mut out.warnings, "warnings");
@@ -195,7 +198,9 @@ fn compile_one(
     check_variables(definition, report);
     let mut seen = BTreeSet::new();
     for (place, trigger) in definition.triggers.iter().enumerate() {
-        check_trigger(trigger, &pointer!["triggers", place], &mut seen, names, context, report);
+        let pointer = pointer!["triggers", place];
+        let variables = Some(&**variable_names);
+        check_trigger(trigger, &pointer, &mut seen, (names, variables), context, report);
     }
     let calls = Calls::of(definition, &adjacency, &depths);
     let compile = |snippets, report: &mut Diagnostics<'_>| {
@@ -242,7 +247,7 @@ fn compile_one(
             },
             source: None,
             uid,
-            awaited_events: awaited_events(&nodes),
+            awaited_events: awaited_events(&nodes, &snippets),
             nodes,
             start,
             triggered,
@@ -258,14 +263,17 @@ fn compile_one(
     (graph, calls)
 }
 
-/// Returns the CUSTOM events that WAIT nodes name, without duplicates.
-fn awaited_events(nodes: &[Node]) -> Vec<Arc<str>> {
-    let words = nodes.iter().filter_map(|node| match &node.kind {
-        NodeKind::WaitEvent { event, .. } => Some(event),
-        _ => None,
-    });
-    let words: BTreeSet<&Arc<str>> = words.filter(|word| is_kept(word)).collect();
-    words.into_iter().cloned().collect()
+/// Returns the CUSTOM events that WAIT nodes and scripts name, without duplicates.
+fn awaited_events(nodes: &[Node], snippets: &[Snippet]) -> Vec<Arc<str>> {
+    let mut words: BTreeSet<&str> = BTreeSet::new();
+    for node in nodes {
+        match &node.kind {
+            NodeKind::WaitEvent { event, .. } => words.extend([&**event]),
+            NodeKind::Orchestration(script) => words.extend(event_names(&snippets[script.code as usize].source)),
+            _ => {}
+        }
+    }
+    words.into_iter().filter(|word| is_kept(word)).map(Arc::from).collect()
 }
 
 /// Checks that there is one start and at least one end; in a triggered sub-workflow exactly one end. Returns the start, if any.
@@ -326,7 +334,7 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mu
 
 fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &mut Diagnostics<'_>) -> WorkflowConfig {
     if let Some(compression) = &config.compression {
-        context.check_compression(compression, &pointer!["config", "compression"], report);
+        context.check_compression(compression, None, &pointer!["config", "compression"], report);
         if compression
             .speculative_at
             .is_some_and(|share| !(share > 0.0 && share < 1.0))
@@ -402,33 +410,68 @@ fn check_variables(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
     let mut seen = BTreeSet::new();
     for (place, variable) in definition.variables.iter().enumerate() {
         let pointer = pointer!["variables", place, "name"];
-        if variable.name.is_empty() {
-            report.fault(
-                FaultCode::InvalidValue,
-                &pointer,
-                "a variable needs a name that is not empty",
-            );
-        } else if !seen.insert(variable.name.as_str()) {
+        report.variable_name(&variable.name, &pointer);
+        if !variable.name.is_empty() && !seen.insert(variable.name.as_str()) {
             let message = format!("another variable has the name `{}`", variable.name);
             report.fault(FaultCode::InvalidValue, &pointer, message);
         }
+        if let Some(variable_type) = variable.variable_type {
+            check_initial_value(variable, variable_type, &pointer!["variables", place, "value"], report);
+        }
     }
+}
+
+/// Checks the initial value of a variable with a type. Unlike at an assignment, text is not converted.
+fn check_initial_value(
+    variable: &VariableDefinition,
+    variable_type: VariableType,
+    pointer: &[Step],
+    report: &mut Diagnostics<'_>,
+) {
+    let (is_of_type, expected): (fn(&Value) -> bool, _) = match variable_type {
+        VariableType::Number => (Value::is_number, "a number"),
+        VariableType::String => (Value::is_string, "a string"),
+        VariableType::Boolean => (Value::is_boolean, "a boolean"),
+        VariableType::Array => (Value::is_array, "a list"),
+        VariableType::Object => (Value::is_object, "an object"),
+    };
+    let value = &variable.value;
+    if value.is_null() || is_of_type(value) {
+        return;
+    }
+    let message = format!("the initial value of `{}` is not {expected}", variable.name);
+    let is_quoted = |text: &&str| serde_json::from_str(text).is_ok_and(|value| is_of_type(&value));
+    let help = match value.as_str().filter(is_quoted) {
+        Some(text) => format!("write {text} without quotes"),
+        None => format!("write {expected}, or omit `type`"),
+    };
+    report.fault_with_help(FaultCode::InvalidValue, pointer, message, &help);
 }
 
 /// Checks outer triggers. If no workflow is available, an unknown reference is only a warning.
 fn check_outer_triggers(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],
-    names: &WorkflowNames<'_>,
+    (names, variable_names): (&WorkflowNames<'_>, &BTreeSet<Arc<str>>),
     context: &CompileContext<'_>,
     out: &mut Compiled,
 ) {
     let alone = workflows.is_empty() && context.registered.is_empty() && context.unreadable.is_empty();
+    // Without workflows, and without a part that could not be read, nothing is known about the variables.
+    let has_gaps = workflows.iter().any(|workflow| workflow.origin.holes().nodes);
+    let variables = (!alone && !has_gaps).then_some(variable_names);
     let mut seen = BTreeSet::new();
     for (place, trigger) in triggers.iter().enumerate() {
         let mut report = Diagnostics::new(&trigger.origin);
         let pointer = outer_pointer(place, trigger);
-        check_trigger(&trigger.value, &pointer, &mut seen, names, context, &mut report);
+        check_trigger(
+            &trigger.value,
+            &pointer,
+            &mut seen,
+            (names, variables),
+            context,
+            &mut report,
+        );
         for fault in report.faults {
             if alone && fault.code == FaultCode::UnknownWorkflowReference {
                 out.warnings.push(fault);

@@ -9,7 +9,7 @@ use super::diagnostics::{Diagnostics, MAX_LISTED, child};
 use super::model::Graph;
 use super::syntax::{NoSyntax, Syntax};
 use crate::definition::json::Step;
-use crate::definition::{CompressionConfig, FaultCode, nearest};
+use crate::definition::{CompressionConfig, CompressionParameter, FaultCode, nearest};
 
 /// Environment of the definitions: `CompileContext { syntax: &engine, ..CompileContext::default() }`.
 #[derive(Clone, Copy)]
@@ -80,16 +80,82 @@ impl CompileContext<'_> {
         }
     }
 
-    /// Checks the profile for summaries, if the parameters of a compression name one.
+    /// Checks the parameters of a compression and the profile that they name. `default` is the workflow's compression, whose strategy a
+    /// node without its own has. An unknown strategy, which compresses nothing, may have any parameters.
     pub(super) fn check_compression(
         &self,
         compression: &CompressionConfig,
+        default: Option<&CompressionConfig>,
         pointer: &[Step],
         report: &mut Diagnostics<'_>,
     ) {
+        let pointer = child(pointer, "parameters");
         if let Some(id) = compression.parameters.get("profileId").and_then(Value::as_str) {
-            let pointer = child(&child(pointer, "parameters"), "profileId");
-            self.check_profile(id, &pointer, report);
+            self.check_profile(id, &child(&pointer, "profileId"), report);
+        }
+        let inherited = || default?.strategy.as_deref();
+        let Some(strategy) = compression.strategy.as_deref().or_else(inherited) else {
+            return;
+        };
+        let Some(known) = CompressionParameter::of_strategy(strategy) else {
+            return;
+        };
+        for (name, value) in &compression.parameters {
+            let pointer = child(&pointer, name.as_str());
+            let Some(parameter) = known.iter().find(|known| known.names.contains(&name.as_str())) else {
+                let names = known.iter().flat_map(|known| known.names).copied();
+                let help = nearest(name, names).map_or_else(
+                    || {
+                        let first = known.iter().filter_map(|known| known.names.first());
+                        let first: Vec<String> = first.map(|name| format!("`{name}`")).collect();
+                        format!("the parameters are {}", first.join(", "))
+                    },
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("the strategy `{strategy}` has no parameter `{name}`");
+                report.fault_with_help(FaultCode::UnknownField, &pointer, message, &help);
+                continue;
+            };
+            if !parameter.kind.fits(value) {
+                let message = format!("`{name}` must be {}", parameter.kind);
+                report.fault(FaultCode::InvalidValue, &pointer, message);
+            }
+        }
+    }
+
+    /// Checks a list of variables: each is assigned by a workflow or a trigger of the set.
+    pub(super) fn check_variables(
+        &self,
+        names: &[String],
+        variables: &BTreeSet<Arc<str>>,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) {
+        // A part that could not be read may assign any variable.
+        if report.origin.holes().nodes || !self.unreadable.is_empty() {
+            return;
+        }
+        for (number, name) in names.iter().enumerate() {
+            if !variables.contains(name.as_str()) {
+                let message = format!("unknown variable `{name}`: nothing in any workflow assigns it");
+                let known = variables.iter().map(AsRef::as_ref);
+                report.unknown(FaultCode::UnknownName, &child(pointer, number), message, name, known);
+            }
+        }
+    }
+
+    /// As [`Self::check_variables`], with warnings: a list of variables to pass on may contain one that is never set.
+    pub(super) fn warn_of_unknown_variables(
+        &self,
+        names: &[String],
+        variables: &BTreeSet<Arc<str>>,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) {
+        let mut found = Diagnostics::new(report.origin);
+        self.check_variables(names, variables, pointer, &mut found);
+        for fault in found.faults {
+            report.warn_of(fault);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
+use crate::script::{FIXED_NAMES, is_name};
 
 /// Faults and warnings found in a definition.
 pub(super) struct Diagnostics<'a> {
@@ -127,10 +128,42 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
+    /// Adds a finding as a warning.
+    pub(super) fn warn_of(&mut self, fault: Fault) {
+        if self.warnings.len() <= MAX_FAULTS {
+            self.warnings.push(fault);
+        }
+    }
+
     pub(super) fn warn_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
         if self.warnings.len() <= MAX_FAULTS {
             self.warnings
                 .push(self.origin.fault(code, pointer, message).with_help(help));
+        }
+    }
+
+    /// Checks the name of a variable. A valid name that expressions read as something else is only a warning.
+    pub(super) fn variable_name(&mut self, name: &str, pointer: &[Step]) {
+        let code = FaultCode::InvalidValue;
+        if name.is_empty() {
+            self.fault(code, pointer, "a variable needs a name that is not empty");
+        } else if !is_name(name) {
+            let message = format!("`{name}` cannot be the name of a variable");
+            let help = "a name has letters, digits, `_` and `$`, starts with no digit, and is not a word of JavaScript";
+            self.fault_with_help(code, pointer, message, help);
+        } else if name.contains('-') {
+            let message = format!("`{name}` is read as a subtraction in expressions: a hyphen is an operator");
+            let help = format!("write `variables['{name}']` there, or name the variable without a hyphen");
+            self.warn_with_help(code, pointer, message, &help);
+        } else if name != "loop" && FIXED_NAMES.contains(&name) {
+            let (message, help) = if matches!(name, "variables" | "nodes") {
+                let message = format!("`{name}` is never the variable of this name, but the object of all {name}");
+                (message, format!("rename it, or write `variables['{name}']` to read it"))
+            } else {
+                let message = format!("the variable `{name}` hides the predefined name `{name}`");
+                (message, "rename the variable".to_owned())
+            };
+            self.warn_with_help(code, pointer, message, &help);
         }
     }
 

@@ -245,6 +245,12 @@ impl DynamicRules {
             Some(id) => self.check_profile(id, "profileId", report),
             None => llm.profile_id = self.profiles.first().cloned(),
         }
+        // The rules list the tools that the workflow may use; a client's tools are none of them.
+        if llm.client_tools == Some(true) {
+            let message = "a submitted workflow may not use the tools of the client".to_owned();
+            report(FaultCode::InvalidValue, "clientTools", message);
+        }
+        llm.client_tools = Some(false);
         let submits = BuiltInTool::RunWorkflow.name();
         for (number, tool) in llm.tools.iter().enumerate() {
             let field = format!("tools/{number}");
@@ -346,11 +352,7 @@ impl DynamicRules {
     }
 
     fn check_tool(&self, name: &str, field: &str, report: &mut dyn FnMut(FaultCode, &str, String)) {
-        let is_allowed = self.tools.iter().any(|allowed| match allowed.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => allowed == name,
-        });
-        if !is_allowed {
+        if !self.tools.iter().any(|allowed| ToolEntry::includes(allowed, name)) {
             let message = format!("the tool `{name}` may not be used here; {}", self.allowed_tools());
             report(FaultCode::UnknownTool, field, message);
         }

@@ -12,6 +12,9 @@ use crate::definition::{FaultCode, OnTimeout, TimeoutWord, UserInteractionConfig
 impl NodeCompiler<'_, '_> {
     pub(super) fn interaction(&mut self, place: usize, config: &UserInteractionConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config"];
+        if let Some(name) = &config.assign_to {
+            self.report.variable_name(name, &child(&pointer, "assignTo"));
+        }
         let mut fault = |key: &str, message: &str| {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
@@ -21,9 +24,6 @@ impl NodeCompiler<'_, '_> {
         }
         if config.choices.as_ref().is_some_and(Vec::is_empty) {
             fault("choices", "`choices` needs at least one answer");
-        }
-        if config.assign_to.as_deref() == Some("") {
-            fault("assignTo", "a variable needs a name that is not empty");
         }
         let is_timed = config.timeout_ms.is_some_and(|after_ms| after_ms > 0);
         if config.on_timeout.is_some() && !is_timed {

@@ -88,6 +88,10 @@ impl NodeCompiler<'_, '_> {
                 self.report.fault(FaultCode::InvalidValue, &pointer, message);
             }
             if let Some(id) = workflow_of_tool(name) {
+                if entry.deferred {
+                    let message = format!("`{name}` is a workflow, which cannot be deferred: remove `deferred`");
+                    self.report.fault(FaultCode::InvalidValue, &pointer, message);
+                }
                 self.check_workflow_tool((id, number), &llm.tools, &pointer);
                 continue;
             }

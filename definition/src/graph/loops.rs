@@ -85,10 +85,8 @@ impl NodeCompiler<'_, '_> {
         }
         let source = config.data_source.as_ref();
         let pointer = child(&pointer, "dataSource");
-        if source.and_then(|source| source.variable_name.as_deref()) == Some("") {
-            let message = "a variable needs a name that is not empty";
-            self.report
-                .fault(FaultCode::InvalidValue, &child(&pointer, "variableName"), message);
+        if let Some(name) = source.and_then(|source| source.variable_name.as_deref()) {
+            self.report.variable_name(name, &child(&pointer, "variableName"));
         }
         let iterable = source.map(|source| {
             let pointer = child(&pointer, "iterable");

@@ -6,7 +6,7 @@ use super::diagnostics::{child, pointer};
 use super::model::{JoinRule, MapNode, NodeKind};
 use super::nodes::NodeCompiler;
 use crate::definition::{FaultCode, JoinStrategy, MapConfig, MergeVariables};
-use crate::script::is_reserved;
+use crate::script::is_name;
 
 /// Default name of the item in `input`.
 const DEFAULT_NAME: &str = "item";
@@ -29,22 +29,14 @@ impl NodeCompiler<'_, '_> {
                 .fault(FaultCode::InvalidValue, &child(&pointer, "concurrency"), message);
         }
         let item_name = map.item_name.as_deref().unwrap_or(DEFAULT_NAME);
-        if item_name.is_empty() || is_reserved(item_name) {
+        if !is_name(item_name) {
             let message = format!("`{item_name}` cannot be the name of an item");
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "itemName"), message);
         }
-        // A part that could not be read may assign any variable.
-        let is_whole = !self.report.origin.holes().nodes && self.context.unreadable.is_empty();
-        for (number, name) in map.assign.iter().enumerate().filter(|_| is_whole) {
-            if !self.variable_names.contains(name.as_str()) {
-                let pointer = child(&child(&pointer, "assign"), number);
-                let message = format!("unknown variable `{name}`: nothing in any workflow assigns it");
-                let known = self.variable_names.iter().map(AsRef::as_ref);
-                self.report
-                    .unknown(FaultCode::UnknownName, &pointer, message, name, known);
-            }
-        }
+        let variables = self.variable_names;
+        self.context
+            .check_variables(&map.assign, variables, &child(&pointer, "assign"), self.report);
         let timeout_ms = self.report.seconds(map.timeout, || child(&pointer, "timeout"));
         let items = self.snippets.input(&map.items, &child(&pointer, "items"), self.report);
         let input = map.input.as_ref().map(|input| {

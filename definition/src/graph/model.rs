@@ -55,7 +55,7 @@ pub struct Graph {
     pub reducers: BTreeMap<Arc<str>, CompiledReducer>,
     /// Names of all variables that any workflow or trigger may assign in a run of this graph.
     pub variable_names: Arc<BTreeSet<Arc<str>>>,
-    /// CUSTOM events that its WAIT nodes name; a run retains these events.
+    /// CUSTOM events that its WAIT nodes and scripts name; a run retains these events.
     pub awaited_events: Vec<Arc<str>>,
     /// Triggers defined in the workflow.
     pub triggers: Vec<TriggerDefinition>,

@@ -115,14 +115,8 @@ impl NodeCompiler<'_, '_> {
                 }
             }
             NodeConfig::Variable(variable) => {
-                if variable.variable_name.is_empty() {
-                    let pointer = pointer!["nodes", place, "config", "variableName"];
-                    self.report.fault(
-                        FaultCode::InvalidValue,
-                        &pointer,
-                        "a variable needs a name that is not empty",
-                    );
-                }
+                let pointer = pointer!["nodes", place, "config", "variableName"];
+                self.report.variable_name(&variable.variable_name, &pointer);
                 NodeKind::Variable {
                     name: Arc::from(variable.variable_name.as_str()),
                     expression: self.expression(&variable.expression, place, "expression"),
@@ -383,11 +377,13 @@ impl NodeCompiler<'_, '_> {
 
     fn tool(&mut self, place: usize, tool: &ToolConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config"];
-        let names = [("tool", Some(&tool.tool)), ("assignTo", tool.assign_to.as_ref())];
-        for (key, _) in names.into_iter().filter(|(_, name)| name.is_some_and(String::is_empty)) {
-            let message = format!("`{key}` needs a name that is not empty");
+        if tool.tool.is_empty() {
+            let message = "`tool` needs a name that is not empty";
             self.report
-                .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
+                .fault(FaultCode::InvalidValue, &child(&pointer, "tool"), message);
+        }
+        if let Some(name) = &tool.assign_to {
+            self.report.variable_name(name, &child(&pointer, "assignTo"));
         }
         if let Some(id) = workflow_of_tool(&tool.tool) {
             let message = format!(
@@ -486,13 +482,14 @@ impl NodeCompiler<'_, '_> {
             },
             ContextOperation::Filter(filter) => ContextNode::Filter(filter.clone()),
             ContextOperation::Compress(config) => {
-                self.context.check_compression(config, &pointer, self.report);
+                let default = self.definition.config.compression.as_ref();
+                self.context.check_compression(config, default, &pointer, self.report);
                 if config.speculative_at.is_some() {
                     let message = "`speculativeAt` belongs in the workflow's `config.compression`: a node compresses when it is reached";
                     let pointer = child(&pointer, "speculativeAt");
                     self.report.fault(FaultCode::InvalidValue, &pointer, message);
                 }
-                ContextNode::Compress(config.or_default(self.definition.config.compression.as_ref()))
+                ContextNode::Compress(config.or_default(default))
             }
             ContextOperation::Pin(pin) => ContextNode::Pin {
                 section: pin.section,
@@ -555,7 +552,12 @@ impl NodeCompiler<'_, '_> {
                     let message = "nothing is returned: set `includeVariables` or `includeAll: true`";
                     self.report.fault(FaultCode::InvalidCallback, &pointer, message);
                 }
-                (Some(_), false) | (None, true) => {}
+                (Some(names), false) => {
+                    let pointer = child(&pointer, "includeVariables");
+                    self.context
+                        .warn_of_unknown_variables(names, self.variable_names, &pointer, self.report);
+                }
+                (None, true) => {}
             }
         }
         if let Some(callback) = &config.conversation_history_callback {

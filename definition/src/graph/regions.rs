@@ -6,7 +6,7 @@
 //! 3. From every node of a region its end can be reached: END, or the JOIN.
 //! 4. One forward and one backward traversal, each with an explicit stack: linear, and no nesting depth overflows.
 
-use super::adjacency::{Adjacency, is_start};
+use super::adjacency::{ADD_ROUTE, Adjacency, follows_routes, is_start};
 use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeIx;
 use super::pairing::Partners;
@@ -224,13 +224,18 @@ impl RegionSearch<'_> {
         } else {
             FaultCode::UnreachableNode
         };
+        let drawn = self.adjacency.drawn(self.definition);
         for (place, node) in self.definition.nodes.iter().enumerate() {
             if self.region[place].is_none() && !self.adjacency.declares[place] {
-                report.fault(
-                    code,
-                    &pointer!["nodes", place],
-                    format!("`{}` cannot be reached from the start", node.id),
-                );
+                let pointer = pointer!["nodes", place];
+                let message = format!("`{}` cannot be reached from the start", node.id);
+                match drawn.get(node.id.as_str()) {
+                    Some(route) => {
+                        let help = format!("{}: {ADD_ROUTE}", follows_routes(route));
+                        report.fault_with_help(code, &pointer, message, &help);
+                    }
+                    None => report.fault(code, &pointer, message),
+                }
             }
         }
     }

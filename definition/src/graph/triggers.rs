@@ -1,6 +1,7 @@
 //! Checks triggers in and outside of workflows.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child};
@@ -14,12 +15,12 @@ use crate::definition::{
 use crate::event_type::{EVENT_FIELDS, EventType};
 use crate::times::{Times, TimesFault};
 
-/// Checks one trigger. `seen` contains the ids of the triggers with this owner.
+/// Checks one trigger. `seen` contains the ids of the triggers with this owner; `variables` are `None` if they are not known.
 pub(super) fn check_trigger<'t>(
     trigger: &'t TriggerDefinition,
     pointer: &[Step],
     seen: &mut BTreeSet<&'t str>,
-    names: &WorkflowNames<'_>,
+    (names, variables): (&WorkflowNames<'_>, Option<&BTreeSet<Arc<str>>>),
     context: &CompileContext<'_>,
     report: &mut Diagnostics<'_>,
 ) {
@@ -74,7 +75,15 @@ pub(super) fn check_trigger<'t>(
                 );
             }
         }
-        TriggerAction::ExecuteTriggeredSubgraph(action) => check_execute(action, &parameters, names, report),
+        TriggerAction::ExecuteTriggeredSubgraph(action) => {
+            check_execute(action, &parameters, names, report);
+            let options = action.merge_options.as_ref();
+            let passed = options.and_then(|options| options.include_variables.as_ref());
+            if let (Some(passed), Some(variables)) = (passed, variables) {
+                let pointer = child(&child(&parameters, "mergeOptions"), "includeVariables");
+                context.warn_of_unknown_variables(passed, variables, &pointer, report);
+            }
+        }
         TriggerAction::StopThread { .. } | TriggerAction::PauseThread { .. } | TriggerAction::ResumeThread { .. } => {}
         TriggerAction::SetVariable {
             variable_name,
@@ -82,10 +91,7 @@ pub(super) fn check_trigger<'t>(
             expression,
             scope: _,
         } => {
-            if variable_name.is_empty() {
-                let message = "a variable needs a name that is not empty";
-                report.fault(FaultCode::InvalidValue, &child(&parameters, "variableName"), message);
-            }
+            report.variable_name(variable_name, &child(&parameters, "variableName"));
             if let Some(expression) = expression {
                 snippets.expression(expression, || child(&parameters, "expression"), report);
                 if !value.is_null() {

@@ -140,6 +140,13 @@ pub(super) fn continues_name(c: char) -> bool {
     begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !c.is_whitespace())
 }
 
+/// True if a variable can have this name: an identifier that is not reserved, or one with hyphens, as the paths of templates have.
+pub(crate) fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    let begins = letters.next().is_some_and(begins_name);
+    begins && letters.all(|c| c == '-' || continues_name(c)) && !is_reserved(name)
+}
+
 /// Names that a JavaScript source can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {

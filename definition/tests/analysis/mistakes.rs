@@ -1,4 +1,5 @@
-//! Valid definitions that cannot work as meant: assignments in conditions, scripts without `return`, hidden and misspelt variables.
+//! Valid definitions that cannot work as meant: assignments in conditions, scripts without `return`, hidden, misspelt and dropped
+//! variables.
 
 use pirn_definition::analysis::Analysis;
 use serde_json::{Value, json};
@@ -245,4 +246,60 @@ fn an_unknown_field_of_the_previous_output_is_a_warning() {
         .extend([json!({"from": "ask", "to": "c"}), json!({"from": "c", "to": "e"})]);
     let (_, found) = analyse_json(&flow);
     assert_eq!(told(&found), []);
+}
+
+#[test]
+fn a_variable_that_ends_with_its_branch_although_a_later_node_reads_it_is_a_warning() {
+    let forked = |branch: Vec<Value>, join: Value, output: &str, scope: &str| {
+        let mut nodes = vec![
+            json!({"id": "s", "type": "START"}),
+            json!({"id": "f", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": [branch[0]["id"], "other"]}}),
+            json!({"id": "other", "type": "CODE", "config": {"code": "return 1"}}),
+            json!({"id": "j", "type": "JOIN", "config": join}),
+            json!({"id": "e", "type": "END", "config": {"output": output}}),
+        ];
+        let mut edges: Vec<Value> = branch
+            .windows(2)
+            .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}))
+            .collect();
+        let last = branch[branch.len() - 1]["id"].clone();
+        let first = branch[0]["id"].clone();
+        let links = [
+            ("s", json!("f")),
+            ("f", first),
+            ("f", json!("other")),
+            ("other", json!("j")),
+            ("j", json!("e")),
+        ];
+        edges.extend(links.map(|(from, to)| json!({"from": from, "to": to})));
+        edges.push(json!({"from": last, "to": "j"}));
+        nodes.extend(branch);
+        json!({"id": "w", "nodes": nodes, "edges": edges, "variables": [{"name": "found", "value": null, "scope": scope}]})
+    };
+    let set = |expression: &str| json!({"id": "set", "type": "VARIABLE", "config": {"variableName": "found", "expression": expression}});
+    let ask = json!({"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Which?", "assignTo": "found"}});
+    let reads = json!({"id": "next", "type": "LLM", "config": {"prompt": "Check {{found}}."}});
+    let join = || json!({"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"});
+    let merging =
+        |paths: &str| json!({"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED", "mergeVariables": paths});
+    for lost in [
+        forked(vec![set("1")], join(), "found", "thread"),
+        forked(vec![set("found + 1")], join(), "({ was: variables.found })", "thread"),
+        forked(vec![ask], join(), "'it is {{found}}'", "thread"),
+    ] {
+        let (_, found) = analyse_json(&lost);
+        let help =
+            "add `\"mergeVariables\": \"all\"`, or read the outputs of the branches in `output.outputs` of the JOIN";
+        assert_eq!(told(&found), [("MISSING_FIELD", "/nodes/3/config", help)], "{lost}");
+    }
+    for kept in [
+        forked(vec![set("1")], merging("all"), "found", "thread"),
+        forked(vec![set("1")], merging("none"), "found", "thread"),
+        forked(vec![set("1")], join(), "found", "global"),
+        forked(vec![set("1")], join(), "output", "thread"),
+        forked(vec![set("1"), reads], join(), "found", "thread"),
+    ] {
+        let (_, found) = analyse_json(&kept);
+        assert_eq!(told(&found), [], "{kept}");
+    }
 }

@@ -1,7 +1,7 @@
 //! START, END, reachability, edges, routes: cases M16 to M24, J02, J08, K36.
 
 use pirn_definition::definition::{EdgeDefinition, FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition};
-use pirn_definition::graph::{CompileContext, Graph, NodeKind, compile};
+use pirn_definition::graph::{CompileContext, Compiled, Graph, NodeKind, compile};
 use serde_json::{Value, json};
 
 use super::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
@@ -280,4 +280,214 @@ fn missing_and_contradictory_fields_of_a_node_are_faults() {
         let nodes = json!([node("s", "START"), a, node("e", "END")]);
         assert_eq!(codes_of(&flow(&nodes, &["s>a", "a>e"])), [code], "{config}");
     }
+}
+
+/// Compiles a workflow of START and END with these variables.
+fn with_variables(variables: &Value) -> Compiled {
+    let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
+    file["variables"] = variables.clone();
+    build(file.to_string())
+}
+
+#[test]
+fn an_initial_value_has_the_type_of_its_variable_or_is_null() {
+    for (word, value, help) in [
+        ("number", json!("5"), "write 5 without quotes"),
+        ("boolean", json!("true"), "write true without quotes"),
+        ("array", json!("[1]"), "write [1] without quotes"),
+        ("number", json!("five"), "write a number, or omit `type`"),
+        ("string", json!(5), "write a string, or omit `type`"),
+        ("object", json!([]), "write an object, or omit `type`"),
+    ] {
+        let compiled = with_variables(&json!([{"name": "n", "type": word, "value": value}]));
+        let fault = the_fault(&compiled.faults, FaultCode::InvalidValue);
+        assert_eq!(
+            (fault.pointer.as_str(), fault.help.as_deref()),
+            ("/variables/0/value", Some(help)),
+            "{word} {value}"
+        );
+    }
+    for (word, value) in [
+        ("number", json!(5)),
+        ("number", json!(null)),
+        ("string", json!("")),
+        ("boolean", json!(false)),
+        ("array", json!([])),
+        ("object", json!({})),
+    ] {
+        let compiled = with_variables(&json!([{"name": "n", "type": word, "value": value}]));
+        assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
+    }
+}
+
+#[test]
+fn a_name_that_no_expression_can_contain_is_a_fault_wherever_a_variable_is_named() {
+    for name in ["", "a b", "class", "1a", "a.b", "-a"] {
+        assert_eq!(
+            codes(&with_variables(&json!([{ "name": name }]))),
+            ["INVALID_VALUE"],
+            "{name}"
+        );
+        for (word, config) in [
+            ("VARIABLE", json!({"variableName": name, "expression": "1"})),
+            ("TOOL", json!({"tool": "t", "assignTo": name})),
+            ("USER_INTERACTION", json!({"question": "Which?", "assignTo": name})),
+            ("MAP", json!({"items": [1], "subgraphId": "one", "itemName": name})),
+        ] {
+            let nodes = json!([node("s", "START"), {"id": "a", "type": word, "config": config}, node("e", "END")]);
+            let mut one = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
+            one["id"] = json!("one");
+            let file = json!([flow(&nodes, &["s>a", "a>e"]), one]);
+            assert_eq!(codes_of(&file), ["INVALID_VALUE"], "{word} {name}");
+        }
+        let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
+        file["triggers"] = json!([{"id": "t", "condition": {"eventType": "NODE_COMPLETED"},
+            "action": {"type": "SET_VARIABLE", "parameters": {"variableName": name, "value": 1}}}]);
+        assert_eq!(codes_of(&file), ["INVALID_VALUE"], "SET_VARIABLE {name}");
+    }
+}
+
+#[test]
+fn a_name_that_expressions_read_as_something_else_is_a_warning() {
+    for (name, help) in [
+        ("input", "rename"),
+        ("output", "rename"),
+        ("result", "rename"),
+        ("event", "rename"),
+        ("nodes", "`variables['nodes']`"),
+        ("variables", "`variables['variables']`"),
+        ("a-b", "`variables['a-b']`"),
+    ] {
+        let compiled = with_variables(&json!([{ "name": name }]));
+        assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
+        let warning = the_fault(&compiled.warnings, FaultCode::InvalidValue);
+        assert_eq!(warning.pointer, "/variables/0/name", "{name}");
+        assert!(
+            warning.help.as_deref().is_some_and(|text| text.contains(help)),
+            "{warning}"
+        );
+    }
+    for name in ["loop", "n", "_a", "$", "straße", "inputs"] {
+        let compiled = with_variables(&json!([{ "name": name }]));
+        let found = [compiled.faults, compiled.warnings].concat();
+        assert!(found.is_empty(), "{}", shown(&found));
+    }
+}
+
+#[test]
+fn a_wait_with_a_faulty_field_has_no_second_fault() {
+    for (config, code) in [
+        (json!({"seconds": "{{input}}"}), "INVALID_TIMEOUT"),
+        (json!({"second": 5}), "UNKNOWN_FIELD"),
+    ] {
+        let nodes = json!([node("s", "START"), {"id": "a", "type": "WAIT", "config": config}, node("e", "END")]);
+        let compiled = build(flow(&nodes, &["s>a", "a>e"]).to_string());
+        assert_eq!(compiled.faults.len(), 1, "{}", shown(&compiled.faults));
+        assert_eq!(codes(&compiled), [code], "{config}");
+    }
+}
+
+#[test]
+fn an_edge_of_a_route_node_that_is_none_of_its_routes_is_reported() {
+    let route = json!({"id": "r", "type": "ROUTE", "config": {"routes": [{"condition": "1", "targetNodeId": "a"}]}});
+    let nodes = json!([node("s", "START"), route, idle("a"), idle("b"), node("e", "END")]);
+    let edges = ["s>r", "r>a", "r>b", "a>e", "b>e"];
+    let compiled = build(flow(&nodes, &edges).to_string());
+    let warning = the_fault(&compiled.warnings, FaultCode::IgnoredEdge);
+    assert_eq!(warning.pointer, "/edges/2");
+    let help = warning.help.as_deref().unwrap_or_default();
+    assert!(help.contains("`defaultTargetNodeId`"), "{warning}");
+    let fault = the_fault(&compiled.faults, FaultCode::UnreachableNode);
+    assert_eq!(fault.pointer, "/nodes/3");
+    let help = fault.help.as_deref().unwrap_or_default();
+    assert!(
+        help.contains("the ROUTE `r`") && help.contains("add a route"),
+        "{fault}"
+    );
+}
+
+fn compressing(compression: &Value, config: &Value) -> Compiled {
+    let mut config = config.clone();
+    config["operation"] = json!("compress");
+    let shorten = json!({"id": "a", "type": "CONTEXT_PROCESSOR", "config": config});
+    let nodes = json!([node("s", "START"), shorten, node("e", "END")]);
+    let mut file = flow(&nodes, &["s>a", "a>e"]);
+    file["config"] = json!({ "compression": compression });
+    build(file.to_string())
+}
+
+#[test]
+fn the_parameters_of_a_built_in_strategy_are_checked_by_name_and_type() {
+    for (strategy, parameters, code, help) in [
+        (
+            "keep_recent",
+            json!({"cuont": 1}),
+            "UNKNOWN_FIELD",
+            "did you mean `count`?",
+        ),
+        (
+            "keep_recent",
+            json!({"exclude": []}),
+            "UNKNOWN_FIELD",
+            "the parameters are `count`, `payback`",
+        ),
+        (
+            "sliding_window",
+            json!({"windowSiz": 3}),
+            "UNKNOWN_FIELD",
+            "did you mean `windowSize`?",
+        ),
+        (
+            "checklist",
+            json!({"profileId": "p"}),
+            "UNKNOWN_FIELD",
+            "the parameters are",
+        ),
+        ("summarize", json!({"keepRecent": "3"}), "INVALID_VALUE", ""),
+        ("summarize", json!({"keepRecent": -1}), "INVALID_VALUE", ""),
+        ("summarize", json!({"floors": {"fact": 0.4}}), "INVALID_VALUE", ""),
+        ("clear_tool_results", json!({"exclude": "search"}), "INVALID_VALUE", ""),
+    ] {
+        let own = json!({"strategy": strategy, "parameters": parameters});
+        let inherits = compressing(&json!({ "strategy": strategy }), &json!({ "parameters": parameters }));
+        for (compiled, place) in [
+            (compressing(&json!({}), &own), "/nodes/1/config"),
+            (inherits, "/nodes/1/config"),
+            (compressing(&own, &json!({})), "/config/compression"),
+        ] {
+            assert_eq!(compiled.faults.len(), 1, "{}", shown(&compiled.faults));
+            let fault = &compiled.faults[0];
+            let pointer = format!("{place}/parameters/");
+            assert!(fault.pointer.starts_with(&pointer), "{fault} {}", fault.pointer);
+            assert_eq!(fault.code.as_str(), code, "{fault}");
+            assert!(fault.help.as_deref().unwrap_or_default().starts_with(help), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn valid_parameters_of_a_strategy_and_any_of_an_unknown_one_are_accepted() {
+    for (strategy, parameters) in [
+        ("keep_recent", json!({"lastN": 3, "payback": 10})),
+        ("keep_system_recent", json!({"count": null})),
+        (
+            "sliding_window",
+            json!({"tokenBudget": 900, "size": 3, "keepHead": true}),
+        ),
+        (
+            "summarize",
+            json!({"profileId": "p", "keepRecent": 2, "keepFacts": 0.9, "budget": 0.5, "floors": {"facts": 0.4}}),
+        ),
+        ("checklist", json!({"count": 2, "budget": 500})),
+        (
+            "clear_tool_results",
+            json!({"keep": 1, "minTokens": 5, "exclude": ["search"]}),
+        ),
+        ("my_own", json!({"cuont": [1]})),
+    ] {
+        let compiled = compressing(&json!({}), &json!({"strategy": strategy, "parameters": parameters}));
+        assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
+    }
+    let compiled = compressing(&json!({}), &json!({"parameters": {"cuont": 1}}));
+    assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
 }

@@ -161,3 +161,39 @@ fn an_unknown_workflow_is_only_a_warning_in_a_file_without_workflows() {
     assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
     assert_eq!(compiled.warnings[0].code.as_str(), "UNKNOWN_WORKFLOW_REFERENCE");
 }
+
+#[test]
+fn a_variable_to_pass_on_that_nothing_assigns_is_a_warning() {
+    let ends = json!([node("first", "START_FROM_TRIGGER"), {"id": "last", "type": "CONTINUE_FROM_TRIGGER",
+        "config": {"variableCallback": {"includeVariables": ["seen", "sen"]}}}]);
+    let mut sub = flow(&ends, &["first>last"]);
+    sub["id"] = json!("sub");
+    let mut one = trigger("t");
+    one["action"] = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub",
+        "mergeOptions": {"includeVariables": ["secrt", "secret"]}}});
+    let mut main = with(&json!([one]));
+    main["variables"] = json!([{"name": "secret"}, {"name": "seen"}]);
+    let compiled = build(json!([main, sub]).to_string());
+    assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
+    let found: Vec<(&str, &str, Option<&str>)> = (compiled.warnings.iter())
+        .map(|fault| (fault.code.as_str(), fault.pointer.as_str(), fault.help.as_deref()))
+        .collect();
+    let (passed, returned) = (
+        "/0/triggers/0/action/parameters/mergeOptions/includeVariables/0",
+        "/1/nodes/1/config/variableCallback/includeVariables/1",
+    );
+    assert_eq!(
+        found,
+        [
+            ("UNKNOWN_NAME", passed, Some("did you mean `secret`?")),
+            ("UNKNOWN_NAME", returned, Some("did you mean `seen`?"))
+        ]
+    );
+    // A trigger alone may watch any workflow.
+    let compiled = build(one.to_string());
+    let of_names = compiled
+        .warnings
+        .iter()
+        .filter(|fault| fault.code == FaultCode::UnknownName);
+    assert_eq!(of_names.count(), 0, "{}", shown(&compiled.warnings));
+}

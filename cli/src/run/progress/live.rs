@@ -44,6 +44,12 @@ impl Live {
         self.bar.set_message(now.collect::<Vec<_>>().join("\n"));
     }
 
+    /// Returns a function that prints a line above.
+    pub(super) fn printing(&self) -> Box<dyn Fn(String) + Send> {
+        let bar = self.bar.clone();
+        Box::new(move |line: String| bar.println(line))
+    }
+
     /// Clears the display.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();

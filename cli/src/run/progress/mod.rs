@@ -12,12 +12,14 @@ mod summary;
 mod view;
 
 use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use console::Term;
-use pirn::{BlockingEvents, EventType, RunReport, SubscriptionItem};
+use pirn::{BlockingEvents, Event, EventType, RunReport, SubscriptionItem};
 
 use super::prompt_gate::{self, PromptGate};
+use crate::log;
 use crate::terminal::say;
 use live::Live;
 use places::Places;
@@ -114,18 +116,27 @@ pub(super) struct ProgressDisplay {
     columns: Option<usize>,
 }
 
-/// Starts a thread that draws until the events end.
+/// Starts a thread that draws until the events end. `seen` are the events of a resumed run before them.
 pub(super) fn start(
     events: BlockingEvents,
     style: Style,
     gate: PromptGate,
     mut places: Option<Places>,
+    seen: Vec<Arc<Event>>,
 ) -> ProgressDisplay {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
             let mut view = View::new(style.verbose);
+            view.skip(seen);
             let live = style.moves.then(Live::new);
+            log::show_by(Some(match &live {
+                Some(live) => live.printing(),
+                None => {
+                    let gate = gate.clone();
+                    Box::new(move |line: String| gate.write(&[line]))
+                }
+            }));
             for heard in events {
                 let lines = view.hear(&heard);
                 let mut rendered: Vec<String> = lines.iter().flat_map(|line| line.render(style.columns)).collect();
@@ -137,6 +148,7 @@ pub(super) fn start(
                     None => gate.write(&rendered),
                 }
             }
+            log::show_by(None);
             if let Some(live) = live {
                 live.end();
             }

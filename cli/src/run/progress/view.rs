@@ -1,6 +1,7 @@
 //! Converts the events of a run to lines and to the list of running threads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pirn::{Event, EventType, SubscriptionItem, TokenUsage};
 use serde::Deserialize;
@@ -73,6 +74,15 @@ impl View {
             verbose,
             ..Self::default()
         }
+    }
+
+    /// Processes the events of a resumed run up to the resumption, which are not printed.
+    pub(super) fn skip(&mut self, seen: Vec<Arc<Event>>) {
+        for event in seen {
+            drop(self.hear(&SubscriptionItem::Event(event)));
+        }
+        // The times of the printed lines begin with the first one.
+        self.begin = None;
     }
 
     /// Processes an event and returns the lines to print.

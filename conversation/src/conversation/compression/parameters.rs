@@ -2,14 +2,12 @@
 
 use std::fmt;
 
+use pirn_definition::definition::CompressionParameter;
+pub use pirn_definition::definition::ParameterKind;
 use serde_json::{Map, Value};
 
 use super::CompressionError;
 use super::checklist::{Budget, Limits, Section};
-
-const COUNT: &[&str] = &["count", "keepCount", "recentCount", "keepRecent", "lastN", "n"];
-const MAX_TOKENS: &[&str] = &["maxTokens", "tokenBudget"];
-const WINDOW_COUNT: &[&str] = &["count", "windowSize", "size"];
 
 /// A parameter of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,33 +18,9 @@ pub struct InvalidParameter {
     pub kind: ParameterKind,
 }
 
-/// Type of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A non-negative integer.
-    Whole,
-    /// A list of names.
-    Names,
-    /// A number from 0 to 1.
-    Share,
-    /// A number of tokens above 1, or a share above 0 and up to 1.
-    Budget,
-    /// An object of sections with shares, whose sum is at most 1.
-    Floors,
-}
-
 impl fmt::Display for InvalidParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            ParameterKind::Whole => "a whole number, zero or more",
-            ParameterKind::Names => "a list of names",
-            ParameterKind::Share => "a number from 0 to 1",
-            ParameterKind::Budget => "a whole number of tokens, or a share above 0 and up to 1",
-            ParameterKind::Floors => {
-                "an object of sections (such as `facts`) with shares from 0 to 1, in sum at most 1"
-            }
-        };
-        write!(f, "`{}` must be {kind}", self.name)
+        write!(f, "`{}` must be {}", self.name, self.kind)
     }
 }
 
@@ -60,7 +34,7 @@ pub(super) struct Window {
 
 /// Parses `count`, default 10.
 pub(super) fn count(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
-    Ok(whole(parameters, COUNT)?.map_or(10, bounded))
+    Ok(whole(parameters, CompressionParameter::COUNT)?.map_or(10, bounded))
 }
 
 /// Parameters of `clear_tool_results`: number of retained results, minimum savings in tokens, excluded tools.
@@ -84,8 +58,8 @@ pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, Compressio
         Some(_) => return Err(wrong()),
     };
     Ok(Clear {
-        keep: whole(parameters, &["keep"])?.map_or(3, bounded),
-        min_tokens: whole(parameters, &["minTokens"])?.unwrap_or(0),
+        keep: whole(parameters, CompressionParameter::KEEP)?.map_or(3, bounded),
+        min_tokens: whole(parameters, CompressionParameter::MIN_TOKENS)?.unwrap_or(0),
         exclude,
     })
 }
@@ -93,12 +67,12 @@ pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, Compressio
 /// Validates `payback`, which every strategy has.
 pub(super) fn check_payback(parameters: &Map<String, Value>) -> Result<(), CompressionError> {
     // `CompressionContext::pays` reads the value.
-    whole(parameters, &["payback"]).map(|_| ())
+    whole(parameters, CompressionParameter::PAYBACK).map(|_| ())
 }
 
 /// Parses `keepRecent` of `summarize`, default 4.
 pub(super) fn keep_recent(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
-    Ok(whole(parameters, &["keepRecent", "count"])?.map_or(4, bounded))
+    Ok(whole(parameters, CompressionParameter::KEEP_RECENT)?.map_or(4, bounded))
 }
 
 /// Parses `keepFacts` of `summarize`: the minimum share of facts to retain.
@@ -151,25 +125,28 @@ pub(super) fn checklist(parameters: &Map<String, Value>) -> Result<Limits, Compr
 pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, CompressionError> {
     let keep_head = match parameters.get("keepHead") {
         Some(Value::Bool(keep)) => usize::from(*keep),
-        _ => whole(parameters, &["keepHead"])?.map_or(0, bounded),
+        _ => whole(parameters, CompressionParameter::KEEP_HEAD)?.map_or(0, bounded),
     };
     Ok(Window {
-        max_tokens: whole(parameters, MAX_TOKENS)?,
-        count: whole(parameters, WINDOW_COUNT)?.map(bounded),
+        max_tokens: whole(parameters, CompressionParameter::MAX_TOKENS)?,
+        count: whole(parameters, CompressionParameter::WINDOW_COUNT)?.map(bounded),
         keep_head,
     })
 }
 
-fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>, CompressionError> {
+fn whole(parameters: &Map<String, Value>, parameter: CompressionParameter) -> Result<Option<u64>, CompressionError> {
     // The first alias that is given wins. Its name is returned too, so that an error shows the name in the file.
-    let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
+    let given = parameter
+        .names
+        .iter()
+        .find_map(|name| Some((*name, parameters.get(*name)?)));
     match given {
         // A null is a given value: it hides the aliases after it.
         None | Some((_, Value::Null)) => Ok(None),
         Some((name, value)) => {
             // A negative number or a fraction is an error instead of being rounded.
             let number = value.as_u64().map(Some);
-            number.ok_or_else(|| invalid(name, ParameterKind::Whole))
+            number.ok_or_else(|| invalid(name, parameter.kind))
         }
     }
 }

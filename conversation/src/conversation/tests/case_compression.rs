@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use pirn_definition::definition::CompressionParameter;
 use serde_json::{Value, json};
 
 use super::super::compression::{
@@ -95,6 +96,33 @@ fn compression_strategies_match_the_cases() {
         let changed = expected.len() < history.len();
         assert_eq!(result.stats.tokens_saved > 0, changed, "{id}");
         assert_eq!(result.mark_map.current_batch, u64::from(changed), "{id}");
+    }
+}
+
+#[test]
+fn a_strategy_reads_every_parameter_that_a_definition_may_have() {
+    let strategies = [
+        "keep_recent",
+        "keep_system_recent",
+        "sliding_window",
+        "summarize",
+        "checklist",
+        "clear_tool_results",
+    ];
+    for strategy in strategies {
+        let known = CompressionParameter::of_strategy(strategy).expect("built in");
+        // The caller of a strategy reads the profile.
+        let names = known.iter().flat_map(|parameter| parameter.names);
+        for name in names.filter(|name| **name != "profileId") {
+            let mut parameters = json!({});
+            parameters[*name] = json!([1.5]);
+            let wrong = compress(&context(&["u"], strategy, &parameters), &Estimator);
+            let message = wrong.expect_err(name).to_string();
+            assert!(
+                message.starts_with(&format!("`{name}` must be ")),
+                "{strategy}: {message}"
+            );
+        }
     }
 }
 

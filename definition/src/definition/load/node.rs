@@ -171,7 +171,8 @@ fn read_config(
             "ROUTE" | "FORK" | "JOIN" | "LOOP_START" | "LOOP_END" | "USER_INTERACTION"
         );
     match read {
-        Some(read) => Some((read, true)),
+        // A faulty field is absent here. Of a WAIT, it may be the one of which it needs one.
+        Some(read) => Some((read, !(faulty && word == "WAIT"))),
         None => placeholder(word).map(|config| (config, false)),
     }
 }

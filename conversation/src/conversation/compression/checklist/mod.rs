@@ -24,6 +24,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pirn_definition::definition::CompressionParameter;
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
@@ -76,17 +77,7 @@ impl Section {
 
     /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rules => "rules",
-            Self::Constraints => "constraints",
-            Self::Corrections => "corrections",
-            Self::Goals => "goals",
-            Self::Preferences => "preferences",
-            Self::Decisions => "decisions",
-            Self::Questions => "questions",
-            Self::Artifacts => "artifacts",
-            Self::Facts => "facts",
-        }
+        CompressionParameter::SECTIONS[self as usize]
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
