@@ -173,7 +173,7 @@ impl World {
             }),
             // Increases with each new wait: a wait that another one of the thread has overtaken is repeated.
             Wanted::Event => Outcome::Event {
-                sequence: self.last_id.into(),
+                sequence: self.last_id,
                 event: json!({"name": "go"}).into(),
             },
             Wanted::Held => {

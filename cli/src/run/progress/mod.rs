@@ -130,12 +130,11 @@ pub(super) fn start(
             let mut view = View::new(style.verbose);
             view.skip(seen);
             let live = style.moves.then(Live::new);
-            log::show_by(Some(match &live {
-                Some(live) => live.printing(),
-                None => {
-                    let gate = gate.clone();
-                    Box::new(move |line: String| gate.write(&[line]))
-                }
+            log::show_by(Some(if let Some(live) = &live {
+                live.printing()
+            } else {
+                let gate = gate.clone();
+                Box::new(move |line: String| gate.write(&[line]))
             }));
             for heard in events {
                 let lines = view.hear(&heard);

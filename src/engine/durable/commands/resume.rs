@@ -184,7 +184,8 @@ fn resume(
         }
         let is_new = matches!(mode, ResumeMode::Fork(_));
         let resumed = resume_locked(&engine, &durable, &run_id, subscribers, mode).await;
-        if is_new && resumed.is_err() {
+        // A fork that has started stays, even if a run that it waits for could not be told.
+        if is_new && resumed.is_err() && engine.find(&run_id).is_none() {
             discard(&durable, &run_id).await;
         }
         resumed
