@@ -149,6 +149,8 @@ fn is_quoted(visible: &[&str]) {
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<Vec<ModelCall>>>,
+    /// Idempotency keys of the calls, whose bodies all differ.
+    keys: Arc<Mutex<BTreeSet<String>>>,
     on_order: OnOrder,
 }
 
@@ -170,6 +172,9 @@ impl Model for Own {
             .last()
             .is_some_and(|last| last.content.starts_with("Stop here"));
         let on_order = if is_order { self.on_order } else { OnOrder::Summary };
+        let key = call.idempotency_key().expect("a run makes the call");
+        let is_new = self.keys.lock().expect("no panic").insert(key.clone());
+        assert!(is_new, "two bodies with the key {key}");
         self.asked.lock().expect("no panic").push(call);
         async move {
             let mut reply = ModelReply {

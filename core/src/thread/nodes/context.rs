@@ -65,7 +65,8 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: ContextStage, effect: Effe
         (ContextStage::Compressing { .. }, Outcome::Summarize(summary)) => {
             // The host raises the tokens of the summary in the thread's name.
             cx.may_be_held_by(&[EventType::LlmToken]);
-            summarize(cx, *summary)
+            let (id, key) = cx.next_call();
+            summarize(cx, *summary, id, key)
         }
         (ContextStage::Summary { fallback, .. }, Outcome::Reply(reply)) => {
             cx.spend(reply.usage);
@@ -73,7 +74,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: ContextStage, effect: Effe
             let has_continued = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
             // Without a fallback the text is used: a blank one is ignored.
             if let Some(fallback) = fallback.filter(|_| has_continued) {
-                return summarize(cx, *fallback);
+                return summarize_again(cx, *fallback);
             }
             let written = WrittenSummary {
                 text: reply.content,
@@ -87,7 +88,7 @@ pub(super) fn answer(cx: &mut StepContext<'_>, stage: ContextStage, effect: Effe
             // The long request may exceed the context of the model. Other failures would fail the transcript too.
             let is_rejected = ModelFailure::of(&error).kind == FailureKind::Rejected;
             if let Some(fallback) = fallback.filter(|_| is_rejected) {
-                return summarize(cx, *fallback);
+                return summarize_again(cx, *fallback);
             }
             emit_failure(cx, &error);
             Progress::Failed(error)
@@ -122,14 +123,20 @@ fn emit_failure(cx: &mut StepContext<'_>, error: &RunError) {
     cx.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
 }
 
+/// Requests a summary with the fallback of a request that failed.
+fn summarize_again(cx: &mut StepContext<'_>, fallback: SummaryRequest) -> Progress {
+    // The body differs from that of the first request, whose key a service may answer with the first reply.
+    let id = cx.next_effect();
+    summarize(cx, fallback, id, id)
+}
+
 /// Requests a summary from the model.
-fn summarize(cx: &mut StepContext<'_>, summary: SummaryRequest) -> Progress {
+fn summarize(cx: &mut StepContext<'_>, summary: SummaryRequest, id: EffectId, key: EffectId) -> Progress {
     let SummaryRequest {
         request,
         goes_on,
         profile_id,
     } = summary;
-    let (id, key) = cx.next_call();
     let node = cx.thread.at;
     // Stored in the stage, because the request itself moves to the host. The fallback has none itself, so that a summary needs at most
     // two model calls.
