@@ -370,6 +370,7 @@ impl Actors {
             seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host, run.ports().run_bytes),
             settings: Vec::new(),
         };
+        run.supervisor.begin_at(now);
         // The limits must be set before the first event.
         limit_triggers(&begun.seed.graph, run);
         // The journal is opened first, because the machine's effects are reported to it.

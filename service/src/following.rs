@@ -80,7 +80,7 @@ impl Service {
         let info = RunInfo {
             workflow_id: stored.workflow,
             session: stored.session,
-            started_at: stored.started_at,
+            started_at: stored.started_at.into(),
         };
         let event_bytes = Arc::clone(self.runs().event_bytes());
         let make = || Run::followed(&id, info, self.limits(), event_bytes);

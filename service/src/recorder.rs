@@ -57,7 +57,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let mut speaking = BTreeSet::new();
     // Tokens that a fork shares with its base.
     let mut shared = TokenUsage::default();
-    let mut has_outcome = false;
+    let (mut has_begun, mut has_outcome) = (is_resumed, false);
     loop {
         let heard = tokio::select! {
             biased;
@@ -74,6 +74,10 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
         match heard {
             None => break,
             Some(SubscriptionItem::Event(mut event)) => {
+                if !has_begun {
+                    service.runs().began(&run);
+                    has_begun = true;
+                }
                 let is_piece = event.raised.event_type == EventType::LlmToken;
                 if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
                     Arc::make_mut(&mut event).raised.fields.set("restart", json!(true));

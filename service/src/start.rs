@@ -90,7 +90,7 @@ impl Service {
             let info = RunInfo {
                 workflow_id,
                 session,
-                started_at: now(),
+                started_at: now().into(),
             };
             Ok(self.new_run(handle, info, 1).holding(memory).counted(counted))
         })?;
@@ -99,10 +99,9 @@ impl Service {
         if let Some(events) = events {
             self.record(&run, events);
         }
-        // Answer only once the run is durable: the client may rely on its id even if this process crashes afterwards.
-        if self.engine().store().is_some()
-            && let Err(error) = run.handle.wait_durable().await
-        {
+        // Answer only once the run is durable: the client may rely on its id even if this process crashes afterwards. Without a store,
+        // the run has begun then, so that its time is known.
+        if let Err(error) = run.handle.wait_durable().await {
             match error.code {
                 // Another process has registered this id first.
                 RunErrorCode::RunIdTaken => return Err(id_taken(run.id())),
@@ -111,6 +110,7 @@ impl Service {
                 _has_ended => {}
             }
         }
+        self.runs().began(&run);
         Ok(run)
     }
 
@@ -197,7 +197,7 @@ impl Service {
                 let info = RunInfo {
                     workflow_id: workflow_id.to_owned(),
                     session: None,
-                    started_at: now(),
+                    started_at: now().into(),
                 };
                 let counted = service.quotas().count(handle.run_id());
                 let run = service.new_run(handle, info, 1).counted(counted);
@@ -224,7 +224,7 @@ impl Service {
         let info = RunInfo {
             workflow_id: stored.workflow,
             session: stored.session,
-            started_at: stored.started_at,
+            started_at: stored.started_at.into(),
         };
         // Must exceed the piece numbers of all earlier processes: the time does, unless a run sends a piece every millisecond for
         // years.
@@ -346,7 +346,7 @@ impl Service {
     /// True if no process has executed the stored run yet: the run is a new fork, or was enqueued.
     fn is_new(&self, stored: &pirn::store::Run) -> bool {
         let is_unchanged = match &stored.base {
-            // A fork has steps of its own for the variables that it assigns.
+            // A new fork has a step for each variable that it assigns.
             Some(_) => stored.updated_at <= stored.started_at,
             None => stored.steps == 0,
         };

@@ -33,6 +33,12 @@ impl RunHandle {
         &self.started.run_id
     }
 
+    /// Returns the time when the run began, in milliseconds since the Unix epoch, which is also its start in the store. `None` until
+    /// the run has begun, and for a resumed run. The time is known once [`RunHandle::wait_durable`] has returned.
+    pub fn started_at(&self) -> Option<u64> {
+        self.started.started_at()
+    }
+
     /// Waits for the run to end and returns its report. There is always a report: a run whose supervisor died ends FAILED with
     /// `ACTOR_PANICKED`.
     ///

@@ -83,6 +83,43 @@ async fn a_run_in_memory_counts_the_tokens_of_completed_nodes_until_it_ends() {
 }
 
 #[tokio::test]
+async fn the_answer_the_list_and_the_store_state_one_start() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::of(
+        Engine::builder().shared_store(Arc::clone(&store) as _),
+        Options::default(),
+    )
+    .await;
+    // At once, so that some runs begin later than they were requested.
+    let body = json!({"workflow": "echo", "input": {}});
+    let starts = (0..100).map(|_| answer(world.post("/v1/runs", &body)));
+    let mut told: Vec<(String, u64)> = futures::future::join_all(starts)
+        .await
+        .iter()
+        .map(|started| {
+            let id = started.body["runId"].as_str().expect("an id");
+            (id.to_owned(), started.body["startedAt"].as_u64().expect("a time"))
+        })
+        .collect();
+    told.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
+    let listed = listed(&world, "").await;
+    let listed: Vec<(String, u64)> = listed
+        .iter()
+        .map(|run| {
+            (
+                run["runId"].as_str().expect("an id").to_owned(),
+                run["startedAt"].as_u64().expect("a time"),
+            )
+        })
+        .collect();
+    assert_eq!(listed, told);
+    let stored = store.runs(RunFilter::default(), None, 100).await.expect("stored");
+    let mut stored: Vec<(String, u64)> = stored.into_iter().map(|run| (run.id, run.started_at)).collect();
+    stored.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
+    assert_eq!(stored, told);
+}
+
+#[tokio::test]
 async fn filters_select_by_text_and_by_start() {
     for world in [World::new().await, stored().await] {
         for (workflow, run, session) in [
@@ -197,7 +234,7 @@ async fn an_item_has_the_sequence_of_the_last_event_or_none() {
     let last = events.iter().rev().find_map(|event| event.id).expect("a sequence");
     let item = &listed(&world, "").await[0];
     assert_eq!((&item["status"], item.get("lastSequence")), (&json!("WAITING"), None));
-    // The events of a stored run are the result of a replay, whose figures are retained.
+    // The events of a stored run are the result of a replay. The service retains its figures.
     assert_eq!(Events::open(world.get(&path)).await.all().await, events);
     assert_eq!(listed(&world, "").await[0]["lastSequence"], last);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pirn_core::run::{AnswerRefused, Control, MessageRefused, RunReport, RunStatus};
 use pirn_core::thread::{Interaction, When};
+use pirn_definition::Millis;
 use pirn_definition::definition::PinSection;
 use pirn_definition::error::RunError;
 use pirn_events::event::RaisedEvent;
@@ -25,6 +26,10 @@ pub struct StartedRun {
 }
 
 impl StartedRun {
+    /// Time when the run began, in milliseconds since the Unix epoch; `None` before, and for a resumed run.
+    pub fn started_at(&self) -> Option<Millis> {
+        self.supervisor.began_at()
+    }
     /// Cancels the run. Its outcome is CANCELLED with this reason.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.supervisor

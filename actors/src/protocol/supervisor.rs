@@ -1,6 +1,6 @@
 //! External messages to a run, and the handle that sends them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
@@ -194,6 +194,8 @@ pub(crate) struct SupervisorHandle {
     raised: OnceLock<Batches<RaisedEvent>>,
     /// Metadata from the caller that started the run.
     metadata: Option<Arc<Map<String, Value>>>,
+    /// Time when the run began, in milliseconds since the Unix epoch; 0 before, and for a resumed run.
+    began_at: AtomicU64,
     /// Resolve with the run's outcome, and once the run and everything that it started have ended.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
@@ -210,8 +212,19 @@ impl SupervisorHandle {
             handled: AtomicU32::new(0),
             raised: OnceLock::new(),
             metadata,
+            began_at: AtomicU64::new(0),
             ends,
         }
+    }
+
+    /// Records the time when the run began. Called on the run's own thread only.
+    pub(crate) fn begin_at(&self, now: Millis) {
+        self.began_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Time when the run began; `None` before, and for a resumed run.
+    pub(crate) fn began_at(&self) -> Option<Millis> {
+        Some(self.began_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
     /// Metadata from the caller that started the run.

@@ -145,7 +145,7 @@ async fn archived(
         query.limit = BATCH;
     }
     // Runs in memory have their present state there: skip their archived copies, and read on until the page is full. A run may leave
-    // or enter the memory at any time, so those that were listed are known by their ids.
+    // or enter the memory at any time, so the runs that are listed already are recognized by their ids.
     while found.len() < wanted {
         if read >= MAX_READ {
             return Ok((found, query.before));

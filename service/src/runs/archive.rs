@@ -28,7 +28,7 @@ pub struct RunSummary {
     pub started_at: u64,
     /// Time of its last change, milliseconds since the Unix epoch.
     pub updated_at: u64,
-    /// The sequence of its last event; 0, and absent in JSON, if it has none or if only a replay can tell.
+    /// The sequence of its last event; 0, and absent in JSON, if there is no event or only a replay can determine it.
     #[serde(skip_serializing_if = "is_zero")]
     pub last_sequence: u64,
     /// Time from its start to its end, in milliseconds; absent for a run that has not ended.

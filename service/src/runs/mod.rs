@@ -27,7 +27,7 @@ pub(crate) mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -81,12 +81,12 @@ pub(crate) struct Replayed {
     pub(crate) shared_until: u64,
 }
 
-/// Immutable facts about a run.
+/// Facts about a run that do not depend on its progress.
 pub(crate) struct RunInfo {
     pub(crate) workflow_id: String,
     pub(crate) session: Option<String>,
-    /// Milliseconds since the Unix epoch.
-    pub(crate) started_at: u64,
+    /// Milliseconds since the Unix epoch. Of a new run, the time of the request: see [`Runs::began`].
+    pub(crate) started_at: AtomicU64,
 }
 
 impl Run {
@@ -149,6 +149,11 @@ impl Run {
 
     pub(crate) fn id(&self) -> &str {
         self.handle.run_id()
+    }
+
+    /// Time of its start, in milliseconds since the Unix epoch.
+    pub(crate) fn started_at(&self) -> u64 {
+        self.info.started_at.load(Ordering::Relaxed)
     }
 
     /// Returns the id of the main thread.
@@ -224,20 +229,21 @@ impl Run {
         let (last, last_at) = self.log.last();
         let figures = self.figures.figures();
         let has_ended = self.has_ended();
-        // Detached branches may ask after the main thread has ended.
+        // Detached branches may open questions after the main thread has ended.
         let open_questions = if self.log.is_closed() {
             0
         } else {
             self.questions.count()
         };
-        let updated_at = last_at.unwrap_or(self.info.started_at);
-        let elapsed = updated_at.saturating_sub(self.info.started_at);
+        let started_at = self.started_at();
+        let updated_at = last_at.unwrap_or(started_at);
+        let elapsed = updated_at.saturating_sub(started_at);
         RunSummary {
             run_id: self.id().to_owned(),
             workflow_id: self.info.workflow_id.clone(),
             session: self.info.session.clone(),
             status: self.status().to_owned(),
-            started_at: self.info.started_at,
+            started_at,
             updated_at,
             last_sequence: last.sequence,
             // The final report arrives shortly after the end.
@@ -381,11 +387,7 @@ impl State {
         let (place, bytes) = self.ended.pop_front()?;
         self.ended_bytes -= bytes;
         // A newer run may have the id now: compare the start times.
-        if self
-            .by_id
-            .get(&place.1)
-            .is_some_and(|run| run.info.started_at == place.0)
-        {
+        if self.by_id.get(&place.1).is_some_and(|run| run.started_at() == place.0) {
             self.by_id.remove(&place.1);
             changes.forget(&place.1);
         }
@@ -403,9 +405,9 @@ impl State {
         let id: Arc<str> = run.id().into();
         // Its recorder may still hold an earlier run of this id: remove that one from the list.
         if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
-            self.by_place.remove(&(before.info.started_at, Arc::clone(&id)));
+            self.by_place.remove(&(before.started_at(), Arc::clone(&id)));
         }
-        self.by_place.insert((run.info.started_at, id), Arc::clone(&run));
+        self.by_place.insert((run.started_at(), id), Arc::clone(&run));
         run
     }
 }
@@ -468,6 +470,22 @@ impl Runs {
         run
     }
 
+    /// Replaces the time when a new run was requested with the time when it began, as the store has it. Lists have one order and one
+    /// time for the run, whether they read it from the memory or from the store.
+    pub(crate) fn began(&self, run: &Arc<Run>) {
+        let Some(began_at) = run.handle.active().and_then(|handle| handle.started_at()) else {
+            return;
+        };
+        let mut state = self.state();
+        // The lock is held during the change, because the place in the list contains the time.
+        let requested_at = run.info.started_at.swap(began_at, Ordering::Relaxed);
+        if requested_at != began_at && state.is_registered(run) {
+            let id: Arc<str> = run.id().into();
+            state.by_place.remove(&(requested_at, Arc::clone(&id)));
+            state.by_place.insert((began_at, id), Arc::clone(run));
+        }
+    }
+
     /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
     /// this id may be registered already, and is not removed.
     pub(crate) fn leave(&self, run: &Arc<Run>, status: &'static str) {
@@ -476,7 +494,7 @@ impl Runs {
         if state.is_registered(run) {
             self.changes.leave(run.summary());
             state.by_id.remove(run.id());
-            state.by_place.remove(&(run.info.started_at, run.id().into()));
+            state.by_place.remove(&(run.started_at(), run.id().into()));
         }
     }
 
@@ -518,7 +536,7 @@ impl Runs {
         }
         let bytes = run.bytes();
         state.ended_bytes += bytes;
-        state.ended.push_back(((run.info.started_at, run.id().into()), bytes));
+        state.ended.push_back(((run.started_at(), run.id().into()), bytes));
         while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
             let Some(oldest) = state.forget(&self.changes) else {
                 break;
@@ -537,7 +555,7 @@ impl Runs {
             return;
         };
         state.by_id.remove(id);
-        state.by_place.remove(&(run.info.started_at, id.into()));
+        state.by_place.remove(&(run.started_at(), id.into()));
         self.changes.forget(id);
         drop(state);
         // Dropping many events takes time, so it happens outside of the lock.

@@ -117,6 +117,11 @@ impl<'a> ScopedRuns<'a> {
         self.runs.register(run)
     }
 
+    /// Sets the time when a new run began; see [`Runs::began`].
+    pub(crate) fn began(self, run: &Arc<Run>) {
+        self.runs.began(run);
+    }
+
     /// Records a change of a run that is still in memory.
     pub(crate) fn changed(self, run: &Run) {
         self.runs.changed(run);
