@@ -54,9 +54,10 @@ fn a_trigger_starts_no_run_with_an_input_that_violates_the_schema() {
     for (required, fails) in [(json!([]), false), (json!(["nowhere in an event"]), true)] {
         let trigger = json!({"id": "t", "condition": {"eventType": "CUSTOM", "eventName": "go"},
             "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "strict"}}});
+        // The run cannot end before the event.
         let mut main = line(
             "main",
-            &[json!({"id": "wait", "type": "WAIT", "config": {"seconds": 1}})],
+            &[json!({"id": "wait", "type": "WAIT", "config": {"event": "go"}})],
         );
         main["triggers"] = json!([trigger]);
         let mut strict = line("strict", &[]);
