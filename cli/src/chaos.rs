@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, PreparedRun};
 use crate::run::seeds::range_of;
-use crate::run::{WrittenAnswer, answers_to, check_answers, named_answer, refused_answer};
+use crate::run::{WrittenAnswer, answers_to, named_answer, refused_answer};
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, given_arguments, json_text, repeating};
 
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
-    check_answers(&args.answer, checked.graphs())?;
+    let answers = answers_to(&args.answer, checked.graphs())?;
     let (first, count) = match (args.seed, args.seeds) {
         (first, Some(count)) => (first.unwrap_or_default(), count),
         (Some(seed), None) => (seed, 1),
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .scripts(scripts.clone())
             .files(sources.iter().cloned())
     };
-    let tried = answers_to(&args.answer, checked.graphs())
+    let tried = answers
         .into_iter()
         .fold(chaos(build), |trial, (node, answer)| trial.answer(node, answer))
         .workflow(workflow)

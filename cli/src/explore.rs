@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, PreparedRun};
-use crate::run::{WrittenAnswer, answers_to, check_answers, named_answer, refused_answer, show_replay};
+use crate::run::{WrittenAnswer, answers_to, named_answer, refused_answer, show_replay};
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, given_arguments, json_text, repeating, say};
 
@@ -97,8 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
-    check_answers(&args.answer, checked.graphs())?;
-    let answers = answers_to(&args.answer, checked.graphs());
+    let answers = answers_to(&args.answer, checked.graphs())?;
     let missing_input = inputs.missing_input;
     let mut tools = ToolRegistry::new();
     tools.configure(inputs.config.tools);

@@ -104,8 +104,7 @@ impl Player {
         Some((answer.answer.clone(), answer.by.clone(), answer.after_ms))
     }
 
-    /// Returns true for a run that the recorded one starts by START_WORKFLOW. The recording has none of its calls, and the case does not
-    /// compare it.
+    /// Returns true for a run that the recorded run starts by START_WORKFLOW. Its calls are not recorded, and the case does not compare it.
     fn is_of_other(&self, caller: &CallContext) -> bool {
         *caller.run_id != *self.recording.run_id
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pirn_core::thread::{ConsentAnswer, Interaction, InvalidAnswer};
+use pirn_core::run::check_answer;
+use pirn_core::thread::Interaction;
 use pirn_models::json_schema::fits;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,7 @@ struct GivenAnswer {
 impl GivenAnswer {
     /// Returns whether the question accepts the answer.
     fn is_accepted_by(&self, question: &Interaction) -> bool {
-        match check(question, &self.answer) {
+        match check_answer(question, &self.answer, fits) {
             Ok(()) => self.is_accepted.store(true, Ordering::Relaxed),
             Err(why) => {
                 self.refusal.get_or_init(|| why.to_string());
@@ -32,21 +33,6 @@ impl GivenAnswer {
             }
         }
         true
-    }
-}
-
-/// Checks an answer by the rules of a run.
-fn check(question: &Interaction, answer: &Value) -> Result<(), InvalidAnswer> {
-    question.check_choice(answer)?;
-    if let Some(tool) = &question.tool {
-        return match ConsentAnswer::read(answer)? {
-            ConsentAnswer::Allow(Some(edited)) => Ok(fits(&tool.schema, &edited)?),
-            ConsentAnswer::Allow(None) | ConsentAnswer::Refuse(_) => Ok(()),
-        };
-    }
-    match &question.schema {
-        Some(schema) => Ok(fits(&Value::Object((**schema).clone()), answer)?),
-        None => Ok(()),
     }
 }
 

@@ -118,7 +118,7 @@ fn a_deferred_workflow_is_a_fault() {
     assert!(error.to_string().contains(expected), "{error}");
 }
 
-/// Returns the results of submitting these workflows in a node with these tools, all of which consent to nothing.
+/// Returns the results of submitting these workflows in a node with these tools.
 fn results_of(tools: Value, submissions: &[Value]) -> Vec<String> {
     let calls: Vec<Value> = (0..)
         .zip(submissions)

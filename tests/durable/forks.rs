@@ -48,7 +48,7 @@ fn waiting() -> (Engine, MemoryStore) {
     (engine.build().expect("builds"), store)
 }
 
-/// Returns an engine whose run `r` has ended, and its store.
+/// Returns an engine and its store after the end of the run `r`.
 fn ended() -> (Engine, MemoryStore) {
     let (engine, store) = waiting();
     let run = block_on(engine.resume("r").start()).expect("goes on");

@@ -82,8 +82,8 @@ fn a_reducer_sees_the_threads_variables_and_its_failure_fails_the_join() {
 #[test]
 fn a_conflict_of_a_reducer_names_the_reducer_and_the_path_of_the_value() {
     for (values, reducer, expected) in [
-        ([json!("a"), json!("a")], "sum", "that of path p0 is a string"),
-        ([json!(1), json!("a")], "max", "that of path p1 is a string"),
+        ([json!("a"), json!("a")], "sum", "that of path p0 is text"),
+        ([json!(1), json!("a")], "max", "that of path p1 is text"),
         ([json!([1]), json!([2])], "merge", "that of path p0 is a list"),
     ] {
         let error = joined(&values.map(|value| (value, 1)), reducer).report.error.clone();

@@ -161,7 +161,7 @@ async fn the_metrics_of_a_store_count_commits_and_commits_per_sync() {
     assert!(!without.as_str().expect("text").contains("pirn_store"), "{without}");
 }
 
-/// A workflow that calls a model and a tool, then asks a person.
+/// A workflow that calls a model and a tool, and then waits for an answer.
 const TALKS: &str = r#"{"workflows": [{"id": "talks",
         "nodes": [{"id": "start", "type": "START"},
                   {"id": "reply", "type": "LLM", "config": {"prompt": "go", "tools": ["clock"], "profileId": "talker"}},

@@ -219,7 +219,7 @@ async fn the_open_questions_of_all_runs_are_listed_with_their_times() {
     assert_eq!(open["interactions"].as_array().map(Vec::len), Some(4));
 }
 
-/// Asks two questions, one after the other.
+/// A workflow with two questions, one after the other.
 const TWICE: &str = r#"{"id": "twice",
     "nodes": [{"id": "start", "type": "START"},
               {"id": "first", "type": "USER_INTERACTION", "config": {"question": "First?"}},
@@ -227,7 +227,7 @@ const TWICE: &str = r#"{"id": "twice",
               {"id": "end", "type": "END"}],
     "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "second"}, {"from": "second", "to": "end"}]}"#;
 
-/// Starts a run that asks a person; returns its id when it has asked.
+/// Starts a run with a question. Returns its id after the question is open.
 async fn asking(world: &World, workflow: &str) -> String {
     let run = world.start(workflow, Value::Null).await;
     world.until(&run, "INTERACTION_REQUESTED").await;

@@ -114,7 +114,7 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
     {"id": "out", "provider": "scripted", "responses": []}]}"#;
 
-/// A workflow that completes while a detached branch asks a person.
+/// A workflow that completes while a question of a detached branch is open.
 pub(crate) const DETACHES: &str = r#"{"id": "detaches",
     "nodes": [{"id": "start", "type": "START"},
               {"id": "fork", "type": "FORK",

@@ -72,6 +72,18 @@ pub struct ModelRequests {
     pub durations_ms: BTreeMap<Option<FailureKind>, Distribution>,
 }
 
+impl ModelRequests {
+    fn count(&mut self, spent: TokenUsage, failure: Option<FailureKind>, duration: Millis) {
+        if !spent.is_nothing() {
+            self.usage.add(spent);
+            self.input_tokens.count(&TOKEN_BOUNDS, spent.sent());
+            self.output_tokens.count(&TOKEN_BOUNDS, spent.received());
+        }
+        let durations = self.durations_ms.entry(failure).or_default();
+        durations.count(&DURATION_BOUNDS_MS, duration);
+    }
+}
+
 /// Requests to the models of each profile, by profile id.
 #[derive(Debug, Default)]
 pub(super) struct RequestsByProfile(Mutex<BTreeMap<String, ModelRequests>>);
@@ -83,17 +95,12 @@ impl RequestsByProfile {
 
     fn add(&self, profile: &str, spent: TokenUsage, failure: Option<FailureKind>, duration: Millis) {
         let mut all = self.lock();
-        if !all.contains_key(profile) {
-            all.insert(profile.to_owned(), ModelRequests::default());
+        // `entry` would allocate the id for each request.
+        if let Some(known) = all.get_mut(profile) {
+            return known.count(spent, failure, duration);
         }
-        let Some(requests) = all.get_mut(profile) else { return };
-        if !spent.is_nothing() {
-            requests.usage.add(spent);
-            requests.input_tokens.count(&TOKEN_BOUNDS, spent.sent());
-            requests.output_tokens.count(&TOKEN_BOUNDS, spent.received());
-        }
-        let durations = requests.durations_ms.entry(failure).or_default();
-        durations.count(&DURATION_BOUNDS_MS, duration);
+        let known = all.entry(profile.to_owned()).or_default();
+        known.count(spent, failure, duration);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ModelRequests>> {

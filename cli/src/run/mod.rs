@@ -290,7 +290,7 @@ pub(crate) fn show_replay(explorer: &mut Explorer) -> impl FnOnce() + use<> {
     move || shown.wait()
 }
 
-/// Refuses answers to nodes that no workflow has, or that ask nothing, unless the run may add nodes.
+/// Refuses answers to nodes that do not exist or have no questions, unless the run may add nodes.
 pub(crate) fn check_answers(given: &[(String, WrittenAnswer)], graphs: &[Arc<Graph>]) -> Result<(), Failure> {
     let nodes = || graphs.iter().flat_map(|graph| &graph.nodes);
     let may_add = nodes().any(|node| match &node.kind {
@@ -362,9 +362,16 @@ fn check_fault_names(
 }
 
 /// Returns the answers for a trial of these workflows.
-pub(crate) fn answers_to(given: &[(String, WrittenAnswer)], graphs: &[Arc<Graph>]) -> Vec<(String, Value)> {
+///
+/// # Errors
+/// As [`check_answers`].
+pub(crate) fn answers_to(
+    given: &[(String, WrittenAnswer)],
+    graphs: &[Arc<Graph>],
+) -> Result<Vec<(String, Value)>, Failure> {
+    check_answers(given, graphs)?;
     let value = |(node, answer): &(String, WrittenAnswer)| (node.clone(), answer.to_node(node, graphs));
-    given.iter().map(value).collect()
+    Ok(given.iter().map(value).collect())
 }
 
 /// Returns the failure for an answer that no question of its node has accepted.

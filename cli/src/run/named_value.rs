@@ -65,7 +65,7 @@ impl WrittenAnswer {
                 NodeKind::UserInteraction(asking) => Some(asking),
                 _other => None,
             });
-        // The questions of other nodes are known only when they are asked.
+        // Other nodes create their questions during the run.
         asking.map_or_else(
             || self.value.clone(),
             |asking| self.fitting(asking.choices.as_deref().map(Vec::as_slice), asking.schema.as_deref()),

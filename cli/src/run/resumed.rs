@@ -175,7 +175,7 @@ impl Going {
         Ok(engine)
     }
 
-    /// Refuses answers to nodes that ask nothing in these definitions.
+    /// Refuses answers to nodes without questions in these definitions.
     fn check_answers_to(&self, definitions: &[SourceFile]) -> Result<(), Failure> {
         if self.answer.is_empty() {
             return Ok(());

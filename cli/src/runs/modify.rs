@@ -292,7 +292,7 @@ impl Migrate {
             }
         };
         let mut moved = ids.into_iter().map(migrate).collect::<Result<Vec<Moved>, Failure>>()?;
-        // A store may have the runs of several files. A file that fits none of them is a mistake.
+        // A store may contain the runs of several files. A file without a workflow of any run is a mistake.
         let is_of_file = |(_, migrated): &Moved| !matches!(migrated, Err(error) if error.code() == RunErrorCode::WorkflowNotFound.as_str());
         if self.all && moved.iter().any(is_of_file) {
             moved.retain(is_of_file);

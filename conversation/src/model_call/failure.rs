@@ -37,6 +37,21 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// Every kind.
+    pub const ALL: [Self; 11] = [
+        Self::Unreachable,
+        Self::Key,
+        Self::RateLimited,
+        Self::Provider,
+        Self::Rejected,
+        Self::Stalled,
+        Self::Late,
+        Self::Dropped,
+        Self::Malformed,
+        Self::BadFormat,
+        Self::Unknown,
+    ];
+
     /// The word used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {

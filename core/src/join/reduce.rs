@@ -34,7 +34,7 @@ pub(super) fn reduce<'a>(
     })
 }
 
-/// Returns the index of the first value whose type the reducer cannot combine with the others; `None` if the types are accepted, and
+/// Returns the index of the first value of a type that the reducer cannot combine with the others; `None` if it accepts all types and
 /// the result is out of range.
 pub(super) fn misfit(reducer: ReducerWord, values: &[&Value]) -> Option<usize> {
     let is_accepted = |value: &Value| match reducer {

@@ -13,7 +13,7 @@ use pirn_definition::graph::CompiledReducer;
 use serde_json::{Map, Value, json};
 
 use super::reduce::{misfit, reduce};
-use crate::thread::PendingReduction;
+use crate::thread::{PendingReduction, type_of};
 
 /// The thread variables of a branch at the JOIN.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct BranchVariables<'a> {
     pub variables: Vec<(&'a str, &'a Value)>,
 }
 
-/// Variables whose values cannot be combined.
+/// Variables with values that cannot be combined.
 struct VariableConflict {
     names: BTreeMap<String, Conflict>,
 }
@@ -44,22 +44,11 @@ impl Conflict {
         let values: Vec<&Value> = self.values.iter().map(|(_, value)| value).collect();
         match misfit(reducer, &values).and_then(|at| self.values.get(at)) {
             Some((path, value)) => {
-                let kind = kind(value);
+                let kind = type_of(value);
                 format!("`{word}` cannot combine the values of {name}: that of path {path} is {kind}")
             }
             None => format!("`{word}` cannot combine the values of {name}: the result is out of range"),
         }
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
@@ -159,8 +148,13 @@ pub fn merge_variables<'a>(
                 .iter()
                 .map(|(path, value)| ((*path).to_owned(), (*value).clone()))
                 .collect();
-            let reducer = refused;
-            names.insert(name.to_owned(), Conflict { values, reducer });
+            names.insert(
+                name.to_owned(),
+                Conflict {
+                    values,
+                    reducer: refused,
+                },
+            );
         }
     }
     if names.is_empty() {
@@ -174,11 +168,11 @@ pub fn merge_variables<'a>(
 mod tests {
     use super::*;
 
-    fn merge(snapshot: &Value, branches: &[Value]) -> Result<Value, Value> {
+    fn branches(variables: &[Value]) -> Vec<BranchVariables<'_>> {
         const PATHS: [&str; 3] = ["a", "b", "c"];
-        let branches: Vec<BranchVariables<'_>> = PATHS
+        PATHS
             .iter()
-            .zip(branches)
+            .zip(variables)
             .map(|(path_id, variables)| BranchVariables {
                 path_id,
                 variables: variables
@@ -188,8 +182,11 @@ mod tests {
                     .map(|(name, value)| (name.as_str(), value))
                     .collect(),
             })
-            .collect();
-        match merge_variables(|name| snapshot.get(name), |_| None, &branches) {
+            .collect()
+    }
+
+    fn merge(snapshot: &Value, variables: &[Value]) -> Result<Value, Value> {
+        match merge_variables(|name| snapshot.get(name), |_| None, &branches(variables)) {
             Ok(merged) => Ok(json!(merged.variables)),
             Err(conflict) => Err(conflict.into_facts().details.unwrap_or_default()),
         }
@@ -231,26 +228,13 @@ mod tests {
             json!({"big": f64::MAX, "n": "a", "x": 1}),
             json!({"big": f64::MAX, "n": "a", "x": 2}),
         ];
-        let branches: Vec<BranchVariables<'_>> = ["a", "b"]
-            .into_iter()
-            .zip(&values)
-            .map(|(path_id, variables)| BranchVariables {
-                path_id,
-                variables: variables
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .map(|(name, value)| (name.as_str(), value))
-                    .collect(),
-            })
-            .collect();
         let sums = |name: &str| (name != "x").then_some(CompiledReducer::Word(ReducerWord::Sum));
-        let error = merge_variables(|_| None, sums, &branches).expect_err("a conflict");
+        let error = merge_variables(|_| None, sums, &branches(&values)).expect_err("a conflict");
         let parts: Vec<&str> = error.message.split("; ").collect();
         let expected = [
             "branches set x to different values",
             "`sum` cannot combine the values of big: the result is out of range",
-            "`sum` cannot combine the values of n: that of path a is a string",
+            "`sum` cannot combine the values of n: that of path a is text",
         ];
         assert_eq!(parts, expected);
         let details = error.into_facts().details.unwrap_or_default();

@@ -58,7 +58,7 @@ impl RunMachine {
     pub fn accept_answer(&self, id: &str, answer: PersonsAnswer, fits: Fits) -> Result<Message, AnswerRefused> {
         // Nothing changes here: the caller records the message first, and the run takes it in order with its other inputs.
         let (thread, effect, interaction) = self.interaction(id).ok_or(AnswerRefused::NotOpen)?;
-        check(&interaction, &answer.answer, fits).map_err(|why| AnswerRefused::Invalid {
+        check_answer(&interaction, &answer.answer, fits).map_err(|why| AnswerRefused::Invalid {
             reason: why.to_string(),
         })?;
         let outcome = Outcome::Answered(answer);
@@ -69,7 +69,11 @@ impl RunMachine {
     }
 }
 
-fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), InvalidAnswer> {
+/// Checks that an answer fits its question.
+///
+/// # Errors
+/// Returns the reason that the answer is refused.
+pub fn check_answer(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), InvalidAnswer> {
     // Refused here, so that the person can answer again: `Message::limit_levels` would answer the question with a failure.
     if is_too_deep(answer) {
         return Err(TooDeep.into());

@@ -36,7 +36,7 @@ mod triggers;
 mod turns;
 mod typed;
 
-pub use answer::{AnswerRefused, Fits};
+pub use answer::{AnswerRefused, Fits, check_answer};
 pub use data::doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
 pub use data::effect::{DetachedStart, Effect, Emitted};
 pub use data::last_request::LastRequest;

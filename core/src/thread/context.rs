@@ -1,8 +1,10 @@
 //! Context of a step: what each node and each transition reads and changes.
 
+use std::sync::Arc;
+
 use pirn_conversation::conversation::TokenUsage;
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::event_type::EventType;
+use pirn_definition::event_type::{EventType, is_kept};
 use pirn_definition::graph::NodeIx;
 use pirn_definition::value::Output;
 use pirn_events::event::{EventFields, Field, RaisedEvent};
@@ -84,6 +86,26 @@ impl StepContext<'_> {
             after_ms,
             purpose: TimerPurpose::Limit,
         });
+    }
+
+    /// Starts to wait for an event that this thread has not taken.
+    pub(super) fn wait_event(&mut self, event: &Arc<str>) -> EffectId {
+        let id = self.next_effect();
+        self.out.push(Effect::WaitEvent {
+            id,
+            node: self.thread.at,
+            event: Arc::clone(event),
+            taken: self.thread.taken.as_deref().cloned().unwrap_or_default(),
+        });
+        id
+    }
+
+    /// Records that a wait has taken an event, so that no later wait of the thread matches it.
+    pub(super) fn take_event(&mut self, event: &Arc<str>, sequence: u64) {
+        // Only CUSTOM events are retained for later waits. Others match only while the thread waits.
+        if is_kept(event) {
+            self.thread.taken.get_or_insert_default().take(event, sequence);
+        }
     }
 
     /// Raises an event if its type has a subscriber.

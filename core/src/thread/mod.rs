@@ -30,6 +30,7 @@ pub use data::question::{ClientCall, ConsentAnswer, Interaction, InvalidAnswer, 
 pub use data::records::{NodeRecord, NodeStatus, ThreadKind};
 pub use data::script_state::{CallKind, CallLimits, ScriptInstance, ScriptState, SeenBudget, TokenFigures};
 pub use data::seed::{BranchSeed, Snapshot, ThreadSeed};
+pub(crate) use data::state::type_of;
 pub use data::state::{Outputs, Variable, Variables, coerce};
 pub use data::usage::UsageByNode;
 pub use evaluate::{ThreadScope, evaluate, written};

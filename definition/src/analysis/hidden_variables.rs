@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::reads::words_of_json;
-use super::{Analysis, PlacedTrigger, WorkflowSet};
+use super::{Analysis, PlacedTrigger, WorkflowSet, is_stated};
 use crate::definition::{FaultCode, TriggerAction, VariableDefinition, VariableScope, nearest};
 
 /// Minimum length of a name that counts as misspelt.
@@ -32,7 +32,10 @@ pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
         };
         let variables = &flow.definition.variables;
         match variables.iter().find(|variable| variable.name == *name) {
-            Some(variable) if *scope == VariableScope::Thread && !states_scope(&placed) => {
+            Some(variable)
+                if *scope == VariableScope::Thread
+                    && !is_stated(placed.origin, &placed.pointer(["action", "parameters", "scope"])) =>
+            {
                 hidden(&placed, variable, found);
             }
             Some(_) => {}
@@ -45,13 +48,6 @@ pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
             }
         }
     }
-}
-
-/// True if the file states the scope. The definition does not distinguish the default from the word `thread`.
-fn states_scope(placed: &PlacedTrigger<'_>) -> bool {
-    let pointer = placed.pointer(["action", "parameters", "scope"]);
-    let fault = placed.origin.fault(FaultCode::MissingField, &pointer, "");
-    fault.pointer.ends_with("/scope")
 }
 
 fn hidden(placed: &PlacedTrigger<'_>, variable: &VariableDefinition, found: &mut Analysis) {

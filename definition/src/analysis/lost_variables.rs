@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow_facts::FlowFacts;
 use super::reads::{reads, snippets_of, words_of_json};
-use super::{Analysis, Flow};
+use super::{Analysis, Flow, is_stated};
 use crate::definition::{FaultCode, MergeVariables, VariableScope};
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Fork, Graph, NodeIx, NodeKind};
@@ -13,20 +13,21 @@ use crate::graph::{Fork, Graph, NodeIx, NodeKind};
 /// ends with the branch, so that nothing ever reads the assigned value.
 pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     let graph = flow.graph;
-    let assigns = |node: &NodeIx| assigned(graph, *node).is_some();
-    if !(0..graph.nodes.len() as NodeIx).any(|node| assigns(&node)) {
+    if (0..graph.nodes.len() as NodeIx).all(|node| assigned(graph, node).is_none()) {
         return;
     }
     let mut of_triggers = None;
     let mut readers = None;
     for fork in &graph.forks {
-        if fork.join.merge_variables != MergeVariables::None || states_merge(flow, fork) {
+        let stated = pointer!["nodes", fork.join_node as usize, "config", "mergeVariables"];
+        if fork.join.merge_variables != MergeVariables::None || is_stated(flow.origin, &stated) {
             continue;
         }
-        let region = region(graph, facts, fork, found);
+        let region = region(facts, fork, found);
         // The copies of an inner fork make the value readable in more places.
         let has_fork = |node: &NodeIx| matches!(graph.node(*node).kind, NodeKind::Fork(_) | NodeKind::Map(_));
-        let assigning: Vec<NodeIx> = region.iter().copied().filter(assigns).collect();
+        let assigning = region.iter().filter_map(|node| Some((*node, assigned(graph, *node)?)));
+        let assigning: Vec<(NodeIx, &str)> = assigning.collect();
         if assigning.is_empty() || region.iter().any(has_fork) {
             continue;
         }
@@ -37,8 +38,7 @@ pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
             words_of_json(triggers).collect::<BTreeSet<_>>()
         });
         let readers = readers.get_or_insert_with(|| Readers::of(graph));
-        for node in assigning {
-            let Some(name) = assigned(graph, node) else { continue };
+        for (node, name) in assigning {
             if used.contains(name) || of_triggers.contains(name) {
                 continue;
             }
@@ -71,15 +71,8 @@ fn assigned(graph: &Graph, node: NodeIx) -> Option<&str> {
     }
 }
 
-/// True if the file states `mergeVariables`. The definition does not distinguish the default from the word `none`.
-fn states_merge(flow: &Flow<'_>, fork: &Fork) -> bool {
-    let pointer = pointer!["nodes", fork.join_node as usize, "config", "mergeVariables"];
-    let fault = flow.origin.fault(FaultCode::MissingField, &pointer, "");
-    fault.pointer.ends_with("/mergeVariables")
-}
-
 /// Returns the nodes of the branches of a fork, without those of inner forks.
-fn region(graph: &Graph, facts: &FlowFacts, fork: &Fork, found: &mut Analysis) -> BTreeSet<NodeIx> {
+fn region(facts: &FlowFacts, fork: &Fork, found: &mut Analysis) -> BTreeSet<NodeIx> {
     let mut region = BTreeSet::new();
     let mut stack: Vec<NodeIx> = fork.paths.iter().map(|path| path.child).collect();
     while let Some(node) = stack.pop() {
@@ -88,12 +81,10 @@ fn region(graph: &Graph, facts: &FlowFacts, fork: &Fork, found: &mut Analysis) -
             stack.extend(facts.taken(node).map(|transition| transition.to));
         }
     }
-    debug_assert!(region.len() <= graph.nodes.len());
     region
 }
 
-/// Returns the words of a node and of its edges, without the variable that it assigns: a node that reads only its own earlier value does
-/// not use it.
+/// Returns the words of a node and of its edges, without the variable that it assigns: `x = x + 1` does not use `x`.
 fn words(flow: &Flow<'_>, node: NodeIx) -> BTreeSet<String> {
     let definition = serde_json::to_string(&flow.definition.nodes[node as usize]).unwrap_or_default();
     let mut words: BTreeSet<String> = words_of_json(definition).collect();

@@ -112,6 +112,13 @@ impl Analysis {
     }
 }
 
+/// Returns true if the file states a field. A definition does not distinguish a default value from the same value in the file.
+fn is_stated(origin: &Origin, pointer: &[Step]) -> bool {
+    // The pointer of a fault ends at the deepest part that the file contains.
+    let placed = origin.fault(FaultCode::MissingField, pointer, "").pointer;
+    matches!(pointer.last(), Some(Step::Key(field)) if placed.rsplit('/').next() == Some(field.as_str()))
+}
+
 /// The definitions that are analysed together.
 struct WorkflowSet<'a> {
     flows: Vec<Flow<'a>>,

@@ -60,7 +60,7 @@ impl CompressionParameter {
     pub const KEEP: Self = Self::of(&["keep"], ParameterKind::Whole);
     /// Minimum saving, in tokens.
     pub const MIN_TOKENS: Self = Self::of(&["minTokens"], ParameterKind::Whole);
-    /// Tools whose results stay unchanged.
+    /// Names of tools; their results stay unchanged.
     pub const EXCLUDE: Self = Self::of(&["exclude"], ParameterKind::Names);
     /// Number of requests that must save more tokens than must be processed again.
     pub const PAYBACK: Self = Self::of(&["payback"], ParameterKind::Whole);

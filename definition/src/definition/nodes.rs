@@ -195,6 +195,19 @@ pub enum VariableType {
     Object,
 }
 
+impl VariableType {
+    /// Returns true if the value has this type, without a conversion.
+    pub fn accepts(self, value: &Value) -> bool {
+        match self {
+            Self::Number => value.is_number(),
+            Self::String => value.is_string(),
+            Self::Boolean => value.is_boolean(),
+            Self::Array => value.is_array(),
+            Self::Object => value.is_object(),
+        }
+    }
+}
+
 /// The owner of a variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -63,7 +63,7 @@ impl ToolEntry {
     /// workflows and built-in tools.
     pub fn includes(listed: &str, name: &str) -> bool {
         match listed.strip_suffix('*') {
-            // Both may need a person's consent, or start further workflows, which nobody expects of a pattern for registered tools.
+            // Both may need consent or start further workflows, so that a pattern for registered tools must not include them.
             Some(beginning) => {
                 let is_registered = workflow_of_tool(name).is_none() && BuiltInTool::of_name(name).is_none();
                 is_registered && name.starts_with(beginning)

@@ -196,7 +196,7 @@ impl Adjacency {
         self.children[place] = children;
     }
 
-    /// Warns of each edge of a ROUTE with routes to a node that none of them leads to. Other edges of it show its routes in a drawing.
+    /// Warns of each edge of a ROUTE with `routes` that leads to a node without a route. The other edges are drawings of its routes.
     fn report_drawn(&self, definition: &WorkflowDefinition, place: usize, report: &mut Diagnostics<'_>) {
         let node = &definition.nodes[place];
         if !matches!(node.config.exits(), NodeExits::Routes(_)) {

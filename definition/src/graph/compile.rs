@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
@@ -265,15 +263,21 @@ fn compile_one(
 
 /// Returns the CUSTOM events that WAIT nodes and scripts name, without duplicates.
 fn awaited_events(nodes: &[Node], snippets: &[Snippet]) -> Vec<Arc<str>> {
-    let mut words: BTreeSet<&str> = BTreeSet::new();
+    let mut words: BTreeSet<&str> = events_of_waits(nodes).collect();
     for node in nodes {
-        match &node.kind {
-            NodeKind::WaitEvent { event, .. } => words.extend([&**event]),
-            NodeKind::Orchestration(script) => words.extend(event_names(&snippets[script.code as usize].source)),
-            _ => {}
+        if let NodeKind::Orchestration(script) = &node.kind {
+            words.extend(event_names(&snippets[script.code as usize].source));
         }
     }
     words.into_iter().filter(|word| is_kept(word)).map(Arc::from).collect()
+}
+
+/// Returns the CUSTOM events that WAIT nodes name.
+pub(super) fn events_of_waits(nodes: &[Node]) -> impl Iterator<Item = &str> {
+    nodes.iter().filter_map(|node| match &node.kind {
+        NodeKind::WaitEvent { event, .. } if is_kept(event) => Some(&**event),
+        _ => None,
+    })
 }
 
 /// Checks that there is one start and at least one end; in a triggered sub-workflow exactly one end. Returns the start, if any.
@@ -428,19 +432,19 @@ fn check_initial_value(
     pointer: &[Step],
     report: &mut Diagnostics<'_>,
 ) {
-    let (is_of_type, expected): (fn(&Value) -> bool, _) = match variable_type {
-        VariableType::Number => (Value::is_number, "a number"),
-        VariableType::String => (Value::is_string, "a string"),
-        VariableType::Boolean => (Value::is_boolean, "a boolean"),
-        VariableType::Array => (Value::is_array, "a list"),
-        VariableType::Object => (Value::is_object, "an object"),
-    };
     let value = &variable.value;
-    if value.is_null() || is_of_type(value) {
+    if value.is_null() || variable_type.accepts(value) {
         return;
     }
+    let expected = match variable_type {
+        VariableType::Number => "a number",
+        VariableType::String => "a string",
+        VariableType::Boolean => "a boolean",
+        VariableType::Array => "a list",
+        VariableType::Object => "an object",
+    };
     let message = format!("the initial value of `{}` is not {expected}", variable.name);
-    let is_quoted = |text: &&str| serde_json::from_str(text).is_ok_and(|value| is_of_type(&value));
+    let is_quoted = |text: &&str| serde_json::from_str(text).is_ok_and(|value| variable_type.accepts(&value));
     let help = match value.as_str().filter(is_quoted) {
         Some(text) => format!("write {text} without quotes"),
         None => format!("write {expected}, or omit `type`"),
@@ -457,7 +461,7 @@ fn check_outer_triggers(
     out: &mut Compiled,
 ) {
     let alone = workflows.is_empty() && context.registered.is_empty() && context.unreadable.is_empty();
-    // Without workflows, and without a part that could not be read, nothing is known about the variables.
+    // If no workflow is loaded or a part could not be read, the names of the variables are incomplete.
     let has_gaps = workflows.iter().any(|workflow| workflow.origin.holes().nodes);
     let variables = (!alone && !has_gaps).then_some(variable_names);
     let mut seen = BTreeSet::new();

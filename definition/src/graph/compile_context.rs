@@ -80,8 +80,8 @@ impl CompileContext<'_> {
         }
     }
 
-    /// Checks the parameters of a compression and the profile that they name. `default` is the workflow's compression, whose strategy a
-    /// node without its own has. An unknown strategy, which compresses nothing, may have any parameters.
+    /// Checks the parameters of a compression and the profile that they name. `default` is the workflow's compression; its strategy applies
+    /// to a node without `strategy`. The parameters of an unknown strategy, which compresses nothing, are not checked.
     pub(super) fn check_compression(
         &self,
         compression: &CompressionConfig,

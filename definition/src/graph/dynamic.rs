@@ -245,7 +245,7 @@ impl DynamicRules {
             Some(id) => self.check_profile(id, "profileId", report),
             None => llm.profile_id = self.profiles.first().cloned(),
         }
-        // The rules list the tools that the workflow may use; a client's tools are none of them.
+        // The rules list the tools that the workflow may use, and cannot list those of a client.
         if llm.client_tools == Some(true) {
             let message = "a submitted workflow may not use the tools of the client".to_owned();
             report(FaultCode::InvalidValue, "clientTools", message);

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::compile::compile_loaded;
+use super::compile::{compile_loaded, events_of_waits};
 use super::compile_context::CompileContext;
-use super::model::{Graph, NodeKind};
+use super::model::Graph;
 use crate::definition::{Fault, FaultCode, SourceFile, load};
-use crate::event_type::is_kept;
 
 /// Maximum size in bytes of the source of an inline workflow.
 // The compilation runs between two steps of a run, and the text is part of the run's journal.
@@ -67,11 +66,7 @@ pub fn compile_inline(source: &Arc<str>, context: &CompileContext<'_>) -> Result
                 "a workflow that is written during a run is called: begin it with START, not START_FROM_TRIGGER";
             faults.push(file.fault_at(FaultCode::InvalidValue, "/nodes", message));
         }
-        let mut awaited = graph.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::WaitEvent { event, .. } if is_kept(event) => Some(event),
-            _ => None,
-        });
-        if let Some(event) = awaited.next() {
+        if let Some(event) = events_of_waits(&graph.nodes).next() {
             // The names of the events to retain are determined at the start of the run.
             let message = format!(
                 "a workflow that is written during a run cannot wait for the event `{event}`: use USER_INTERACTION, or WAIT with \

@@ -15,7 +15,7 @@ use crate::definition::{
 use crate::event_type::{EVENT_FIELDS, EventType};
 use crate::times::{Times, TimesFault};
 
-/// Checks one trigger. `seen` contains the ids of the triggers with this owner; `variables` are `None` if they are not known.
+/// Checks one trigger. `seen` contains the ids of the triggers with this owner; `variables` is `None` if the list is incomplete.
 pub(super) fn check_trigger<'t>(
     trigger: &'t TriggerDefinition,
     pointer: &[Step],

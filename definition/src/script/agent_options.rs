@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::tokens::{Token, TokenKind, tokens};
+use super::tokens::{Token, TokenKind, calls, tokens};
 
 /// Options of `agent`. The last three are those of Claude Code that have no effect here.
 pub const AGENT_OPTIONS: [&str; 12] = [
@@ -27,12 +27,7 @@ pub fn unknown_agent_option(source: &str) -> Option<(Range<usize>, &str)> {
     }
     let tokens = tokens(source)?;
     let text = |at: usize| tokens.get(at).map_or("", |token| &source[token.at.clone()]);
-    let is_call = |at: usize| {
-        let is_member = at > 0 && matches!(text(at - 1), "." | "?." | "function");
-        text(at) == "agent" && text(at + 1) == "(" && !is_member
-    };
-    let calls = (0..tokens.len()).filter(|at| is_call(*at));
-    let options = calls.filter_map(|at| second_argument(source, &tokens, at + 2));
+    let options = calls(source, &tokens, "agent").filter_map(|first| second_argument(source, &tokens, first));
     let literals = options.filter(|at| text(*at) == "{");
     let mut names = literals.flat_map(|at| names(source, &tokens, at + 1));
     names.find(|(_, name)| !AGENT_OPTIONS.contains(name))

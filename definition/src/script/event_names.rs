@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tokens::{TokenKind, tokens};
+use super::tokens::{TokenKind, calls, tokens};
 
 /// Returns the names that the calls of `event` in a script write as plain strings. Computed names are unknown before the run.
 pub fn event_names(source: &str) -> BTreeSet<&str> {
@@ -10,14 +10,8 @@ pub fn event_names(source: &str) -> BTreeSet<&str> {
         return BTreeSet::new();
     }
     let tokens = tokens(source).unwrap_or_default();
-    let text = |at: usize| tokens.get(at).map_or("", |token| &source[token.at.clone()]);
-    let is_call = |at: &usize| {
-        let is_member = *at > 0 && matches!(text(at - 1), "." | "?." | "function");
-        text(*at) == "event" && text(at + 1) == "(" && !is_member
-    };
-    let calls = (0..tokens.len()).filter(is_call);
-    let names = calls.filter_map(|at| {
-        let first = tokens.get(at + 2).filter(|token| token.kind == TokenKind::Literal)?;
+    let names = calls(source, &tokens, "event").filter_map(|first| {
+        let first = tokens.get(first).filter(|token| token.kind == TokenKind::Literal)?;
         let written = &source[first.at.clone()];
         let quoted = |quote: char| written.strip_prefix(quote)?.strip_suffix(quote);
         quoted('\'').or_else(|| quoted('"')).filter(|name| !name.contains('\\'))

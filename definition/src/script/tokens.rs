@@ -53,6 +53,16 @@ pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     Some(lexer.tokens)
 }
 
+/// Returns the index of the first token after the bracket of each call of a global function.
+pub(super) fn calls<'t>(source: &'t str, tokens: &'t [Token], function: &'t str) -> impl Iterator<Item = usize> + 't {
+    let text = |at: usize| tokens.get(at).map_or("", |token| &source[token.at.clone()]);
+    let is_call = move |at: &usize| {
+        let is_member = *at > 0 && matches!(text(at - 1), "." | "?." | "function");
+        text(*at) == function && text(at + 1) == "(" && !is_member
+    };
+    (0..tokens.len()).filter(is_call).map(|at| at + 2)
+}
+
 /// Returns a regular expression literal longer than `most` bytes. Engines compile a literal during parsing, in more than linear
 /// time and without interruption. If the source has an ambiguous `/`, the text between two slashes of a line counts as a literal.
 pub fn long_pattern(source: &str, most: usize) -> Option<Range<usize>> {

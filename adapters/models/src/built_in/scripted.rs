@@ -190,23 +190,8 @@ impl Response {
     }
 }
 
-/// Every kind of a failure.
-const KINDS: [FailureKind; 11] = [
-    FailureKind::Unreachable,
-    FailureKind::Key,
-    FailureKind::RateLimited,
-    FailureKind::Provider,
-    FailureKind::Rejected,
-    FailureKind::Stalled,
-    FailureKind::Late,
-    FailureKind::Dropped,
-    FailureKind::Malformed,
-    FailureKind::BadFormat,
-    FailureKind::Unknown,
-];
-
 fn unknown_kind(kind: &Value) -> String {
-    let words = KINDS.map(FailureKind::as_str);
+    let words = FailureKind::ALL.map(FailureKind::as_str);
     let near = kind.as_str().and_then(|word| nearest(word, words.into_iter()));
     let help = near.map_or_else(
         || format!("the kinds are {}", words.join(", ")),
@@ -238,7 +223,7 @@ mod tests {
             let profile = json!({"id": "p", "provider": "scripted", "responses": responses});
             Scripted::new(&json_from_value::<Profile>(profile).expect("a profile"))
         };
-        for kind in KINDS {
+        for kind in FailureKind::ALL {
             assert!(scripted(&json!(kind.as_str())).is_ok(), "{kind:?}");
         }
         for (kind, message) in [

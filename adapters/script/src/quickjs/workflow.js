@@ -1,11 +1,11 @@
 // Host functions of a script workflow. Evaluated in a fresh realm, before the script of the user.
 //
 // Returns a function that starts a script with its recorded inputs. Results are delivered one at a time, and everything that follows from
-// one is executed before the next, so that a script that receives its results in several steps does the same as one that receives all of
-// them in one step.
+// one is executed before the next. A script that receives its results in several steps therefore behaves like one that receives all of them
+// in one step.
 //
-// A call belongs to the function of `any`, `race` or `threshold` that makes it, its scope. Whatever waits for a call continues in the scope
-// in which it began to wait, one waiter at a time: two functions may wait for one call, and only the calls of the losers are cancelled.
+// Each function of `any`, `race` and `threshold` is a scope, which owns the calls that the function makes. Several functions may wait for one
+// call: each continues as a separate turn in the scope in which it began to wait, so that a join cancels only the calls of the losers.
 //
 // A script that changes built-in objects affects only its own calls: the engine checks each of them.
 export default function (digest, optionFault) {
@@ -26,7 +26,7 @@ export default function (digest, optionFault) {
 
   const MAX_NOTES = 1000;
   const MAX_NOTE = 2000;
-  // The engine accepts values with 100 levels, of which it adds the outer ones.
+  // The engine accepts values with 100 levels, and adds the outer levels itself.
   const MAX_LEVELS = 96;
   // 2^53 - 1: larger numbers have no exact JSON.
   const MAX_MS = 9007199254740991;
@@ -76,7 +76,7 @@ export default function (digest, optionFault) {
     let received = 0;
     let started = 0;
     let agents = 0;
-    // Number of calls of the script itself: those that cancel others are the joins'.
+    // Number of calls without those with which joins cancel others.
     let made = 0;
     // Number of recorded figures for the results so far, and the last of them.
     let figures = 0;
@@ -107,7 +107,7 @@ export default function (digest, optionFault) {
       finish({ failed: { code: "RUN_DIVERGED", message, details: { call: at, recorded, now } } });
     };
 
-    // Returns a handler that runs as a turn of its own, in the scope of this moment: the handlers of one promise may belong to several.
+    // Returns a handler that runs as a separate turn in the current scope: the handlers of one promise may belong to several scopes.
     const inScope = (handler) => {
       if (typeof handler !== "function") return handler;
       const own = scope;
@@ -245,7 +245,7 @@ export default function (digest, optionFault) {
         }
       }
       if (numbers.length > 0) request("cancel", numbers);
-      // For code outside of the losers that waits later, which would otherwise wait for ever.
+      // Code outside of the losers may wait for such a call later, and would otherwise never continue.
       for (let i = 0; i < lost.length; i++) lost[i].reject(failure("CANCELLED", "a join has cancelled the call"));
     };
     // Returns a scope that waits for the call too and continues.
@@ -257,7 +257,7 @@ export default function (digest, optionFault) {
     // Any value may be thrown, `undefined` too.
     const fault = (value) => ({ isError: true, value });
 
-    // Starts functions, each in its own scope. `settled` receives each end, and -1 before the start; it returns the decision, or null.
+    // Starts functions, each in a new scope. `settled` receives each end, and -1 before the start; it returns the decision, or null.
     const join = (list, settled) =>
       new BuiltinPromise((resolve, reject) => {
         const parent = current();
@@ -279,7 +279,7 @@ export default function (digest, optionFault) {
           conclude(decision);
         };
         const conclude = ({ isError, value }) => (isError ? reject(value) : resolve(value));
-        // Decided by the number of functions alone, so that none of them starts.
+        // The number of functions decides, so that no function starts.
         const atOnce = settled(-1, false, undefined);
         if (atOnce) return conclude(atOnce);
         for (let i = 0; i < list.length; i++) {

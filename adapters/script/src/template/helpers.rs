@@ -45,7 +45,7 @@ pub(super) const LENGTH: &str = "pirn-length";
 /// Helper that returns the value of a path, or an error that names the path if there is none.
 pub(super) const PRESENT: &str = "pirn-present";
 
-/// Helpers whose own error about a missing value does not name its path.
+/// Built-in helpers of handlebars that report a missing value without its path.
 pub(super) const NEED_VALUES: &[&str] = &["eq", "ne", "gt", "gte", "lt", "lte", "not"];
 
 pub(super) static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
@@ -53,11 +53,11 @@ pub(super) static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
     registry.set_strict_mode(true);
     registry.register_escape_fn(handlebars::no_escape);
     registry.register_helper(SHOW, Box::new(Show));
-    registry.register_helper(LENGTH, Box::new(Length));
-    registry.register_helper(PRESENT, Box::new(Present));
+    registry.register_helper(LENGTH, Box::new(ValueHelper(|helper| Ok(length(helper)))));
+    registry.register_helper(PRESENT, Box::new(ValueHelper(present)));
     registry.register_helper("json", Box::new(ShowJson));
-    registry.register_helper("len", Box::new(Len));
-    registry.register_helper("lookup", Box::new(Lookup));
+    registry.register_helper("len", Box::new(ValueHelper(len)));
+    registry.register_helper("lookup", Box::new(ValueHelper(lookup)));
     registry.register_helper(STEP, Box::new(Step));
     registry
 });
@@ -102,9 +102,10 @@ fn given<'h, 'rc>(
     Ok(value)
 }
 
-struct Present;
+/// Helper that computes a value from its arguments; `None` is a missing value.
+struct ValueHelper(fn(&Helper<'_>) -> Result<Option<Value>, RenderError>);
 
-impl HelperDef for Present {
+impl HelperDef for ValueHelper {
     fn call_inner<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -112,65 +113,63 @@ impl HelperDef for Present {
         _: &'rc Context,
         _: &mut RenderContext<'reg, 'rc>,
     ) -> Result<ScopedJson<'rc>, RenderError> {
-        match helper.param(0) {
-            Some(value) if !value.is_value_missing() => Ok(ScopedJson::Derived(value.value().clone())),
-            Some(_) | None => Err(missing(helper)),
+        let value = (self.0)(helper)?;
+        Ok(value.map_or(ScopedJson::Missing, ScopedJson::Derived))
+    }
+}
+
+fn present(helper: &Helper<'_>) -> Result<Option<Value>, RenderError> {
+    let value = helper.param(0).filter(|value| !value.is_value_missing());
+    value
+        .map(|value| Some(value.value().clone()))
+        .ok_or_else(|| missing(helper))
+}
+
+fn len(helper: &Helper<'_>) -> Result<Option<Value>, RenderError> {
+    let length = match given(helper, "len", 0)?.value() {
+        Value::Array(items) => items.len(),
+        Value::Object(fields) => fields.len(),
+        Value::String(text) => length_of_text(text),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
+            let message = format!("`len` needs a list, an object or a string, and found `{other}`");
+            return Err(RenderErrorReason::Other(message).into());
         }
+    };
+    Ok(Some(length.into()))
+}
+
+fn lookup(helper: &Helper<'_>) -> Result<Option<Value>, RenderError> {
+    let (whole, entry) = (given(helper, "lookup", 0)?, given(helper, "lookup", 1)?);
+    let found = match whole.value() {
+        Value::Array(items) => {
+            let index = entry.value().as_u64();
+            index.and_then(|index| items.get(usize::try_from(index).ok()?))
+        }
+        Value::Object(fields) => entry.value().as_str().and_then(|name| fields.get(name)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    };
+    let Some(found) = found else {
+        let entry = text_of(entry.value());
+        let path = whole
+            .relative_path()
+            .map_or_else(|| entry.to_string(), |whole| format!("{whole}.{entry}"));
+        return Err(RenderError::strict_error(Some(&path)));
+    };
+    Ok(Some(found.clone()))
+}
+
+fn length(helper: &Helper<'_>) -> Option<Value> {
+    match helper.param(0)?.value() {
+        Value::Array(items) => Some(items.len().into()),
+        Value::String(text) => Some(length_of_text(text).into()),
+        Value::Object(fields) => fields.get("length").cloned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
-struct Len;
-
-impl HelperDef for Len {
-    fn call_inner<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-    ) -> Result<ScopedJson<'rc>, RenderError> {
-        let length = match given(helper, "len", 0)?.value() {
-            Value::Array(items) => items.len(),
-            Value::Object(fields) => fields.len(),
-            // As `.length`.
-            Value::String(text) => text.encode_utf16().count(),
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
-                let message = format!("`len` needs a list, an object or a string, and found `{other}`");
-                return Err(RenderErrorReason::Other(message).into());
-            }
-        };
-        Ok(ScopedJson::Derived(Value::from(length)))
-    }
-}
-
-struct Lookup;
-
-impl HelperDef for Lookup {
-    fn call_inner<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-    ) -> Result<ScopedJson<'rc>, RenderError> {
-        let (whole, entry) = (given(helper, "lookup", 0)?, given(helper, "lookup", 1)?);
-        let found = match whole.value() {
-            Value::Array(items) => {
-                let index = entry.value().as_u64();
-                index.and_then(|index| items.get(usize::try_from(index).ok()?))
-            }
-            Value::Object(fields) => entry.value().as_str().and_then(|name| fields.get(name)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        };
-        let Some(found) = found else {
-            let entry = text_of(entry.value());
-            let path = whole
-                .relative_path()
-                .map_or_else(|| entry.to_string(), |whole| format!("{whole}.{entry}"));
-            return Err(RenderError::strict_error(Some(&path)));
-        };
-        Ok(ScopedJson::Derived(found.clone()))
-    }
+/// Returns the length that JavaScript reports for a string.
+fn length_of_text(text: &str) -> usize {
+    text.encode_utf16().count()
 }
 
 struct Step;
@@ -250,26 +249,6 @@ impl std::io::Write for BoundedJson {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-struct Length;
-
-impl HelperDef for Length {
-    fn call_inner<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-    ) -> Result<ScopedJson<'rc>, RenderError> {
-        let length = match helper.param(0).map(PathAndJson::value) {
-            Some(Value::Array(items)) => Some(Value::from(items.len())),
-            Some(Value::String(text)) => Some(Value::from(text.encode_utf16().count())),
-            Some(Value::Object(fields)) => fields.get("length").cloned(),
-            None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => None,
-        };
-        Ok(length.map_or(ScopedJson::Missing, ScopedJson::Derived))
     }
 }
 

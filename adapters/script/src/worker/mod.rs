@@ -109,8 +109,8 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        // A terminal sends Ctrl-C to its foreground group. Without a group of its own the worker would end first, and the run would record
-        // a script that has failed.
+        // A terminal sends Ctrl-C to its foreground group. A worker in that group would end before the engine, and the run would record a
+        // failed script.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let refused = |why: String| ScriptFault {

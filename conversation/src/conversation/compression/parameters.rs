@@ -47,20 +47,12 @@ pub(super) struct Clear {
 
 /// Parses `keep` (default 3), `minTokens` (default 0) and `exclude` (names).
 pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, CompressionError> {
-    let wrong = || invalid("exclude", ParameterKind::Names);
-    let exclude = match parameters.get("exclude") {
-        // Null is like an absent field, as for all parameters.
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(names)) => (names.iter())
-            .map(|name| name.as_str().map(str::to_owned).ok_or_else(wrong))
-            .collect::<Result<_, _>>()?,
-        // A single name is no list: accepting it would hide a mistake in the definition.
-        Some(_) => return Err(wrong()),
-    };
+    let exclude = given(parameters, CompressionParameter::EXCLUDE)?.and_then(Value::as_array);
+    let exclude = exclude.into_iter().flatten().filter_map(Value::as_str);
     Ok(Clear {
         keep: whole(parameters, CompressionParameter::KEEP)?.map_or(3, bounded),
         min_tokens: whole(parameters, CompressionParameter::MIN_TOKENS)?.unwrap_or(0),
-        exclude,
+        exclude: exclude.map(str::to_owned).collect(),
     })
 }
 
@@ -77,45 +69,26 @@ pub(super) fn keep_recent(parameters: &Map<String, Value>) -> Result<usize, Comp
 
 /// Parses `keepFacts` of `summarize`: the minimum share of facts to retain.
 pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>, CompressionError> {
-    match parameters.get("keepFacts") {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_f64() {
-            // The range also rejects NaN.
-            Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
-            Some(_) | None => Err(invalid("keepFacts", ParameterKind::Share)),
-        },
-    }
+    Ok(given(parameters, CompressionParameter::KEEP_FACTS)?.and_then(Value::as_f64))
 }
 
 /// Parses `budget` (default 0.2) and `floors` of `checklist`.
 pub(super) fn checklist(parameters: &Map<String, Value>) -> Result<Limits, CompressionError> {
     let mut limits = Limits::DEFAULT;
-    match parameters.get("budget") {
-        None | Some(Value::Null) => {}
-        Some(value) => {
-            let tokens = value.as_u64().filter(|tokens| *tokens > 1).map(Budget::Tokens);
-            let share = value
-                .as_f64()
-                .filter(|share| *share > 0.0 && *share <= 1.0)
-                .map(Budget::Share);
-            limits.budget = tokens
-                .or(share)
-                .ok_or_else(|| invalid("budget", ParameterKind::Budget))?;
-        }
+    if let Some(budget) = given(parameters, CompressionParameter::BUDGET)? {
+        let tokens = budget.as_u64().filter(|tokens| *tokens > 1).map(Budget::Tokens);
+        let share = budget.as_f64().map(Budget::Share);
+        limits.budget = tokens.or(share).unwrap_or(limits.budget);
     }
-    match parameters.get("floors") {
-        None | Some(Value::Null) => {}
-        Some(floors) => {
-            let wrong = || invalid("floors", ParameterKind::Floors);
-            for (name, share) in floors.as_object().ok_or_else(wrong)? {
-                let section = Section::named(name).ok_or_else(wrong)?;
-                let share = share.as_f64().filter(|share| (0.0..=1.0).contains(share));
-                limits.floors[section as usize] = share.ok_or_else(wrong)?;
+    if let Some(Value::Object(floors)) = given(parameters, CompressionParameter::FLOORS)? {
+        for (name, share) in floors {
+            if let (Some(section), Some(share)) = (Section::named(name), share.as_f64()) {
+                limits.floors[section as usize] = share;
             }
-            // The sum may exceed 1 by an error of rounding only.
-            if limits.floors.iter().sum::<f64>() > 1.0 + 1e-9 {
-                return Err(wrong());
-            }
+        }
+        // The sum of all sections, of which `ParameterKind::fits` has seen the given ones. It may exceed 1 by an error of rounding only.
+        if limits.floors.iter().sum::<f64>() > 1.0 + 1e-9 {
+            return Err(invalid("floors", ParameterKind::Floors));
         }
     }
     Ok(limits)
@@ -123,9 +96,9 @@ pub(super) fn checklist(parameters: &Map<String, Value>) -> Result<Limits, Compr
 
 /// Parses the limits of `sliding_window`. `keepHead` counts messages after the system ones; `true` means 1.
 pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, CompressionError> {
-    let keep_head = match parameters.get("keepHead") {
+    let keep_head = match given(parameters, CompressionParameter::KEEP_HEAD)? {
         Some(Value::Bool(keep)) => usize::from(*keep),
-        _ => whole(parameters, CompressionParameter::KEEP_HEAD)?.map_or(0, bounded),
+        count => count.and_then(Value::as_u64).map_or(0, bounded),
     };
     Ok(Window {
         max_tokens: whole(parameters, CompressionParameter::MAX_TOKENS)?,
@@ -135,19 +108,19 @@ pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, Compress
 }
 
 fn whole(parameters: &Map<String, Value>, parameter: CompressionParameter) -> Result<Option<u64>, CompressionError> {
+    Ok(given(parameters, parameter)?.and_then(Value::as_u64))
+}
+
+/// Returns the value of a parameter; `None` if it is absent or null.
+fn given(parameters: &Map<String, Value>, parameter: CompressionParameter) -> Result<Option<&Value>, CompressionError> {
     // The first alias that is given wins. Its name is returned too, so that an error shows the name in the file.
-    let given = parameter
-        .names
-        .iter()
-        .find_map(|name| Some((*name, parameters.get(*name)?)));
-    match given {
+    let mut names = parameter.names.iter();
+    match names.find_map(|name| Some((*name, parameters.get(*name)?))) {
         // A null is a given value: it hides the aliases after it.
         None | Some((_, Value::Null)) => Ok(None),
-        Some((name, value)) => {
-            // A negative number or a fraction is an error instead of being rounded.
-            let number = value.as_u64().map(Some);
-            number.ok_or_else(|| invalid(name, parameter.kind))
-        }
+        // A negative number, a fraction, or a single name for a list is an error instead of being converted.
+        Some((name, value)) if !parameter.kind.fits(value) => Err(invalid(name, parameter.kind)),
+        Some((_, value)) => Ok(Some(value)),
     }
 }
 

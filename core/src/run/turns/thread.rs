@@ -313,20 +313,24 @@ impl ThreadTurn<'_, '_> {
                 recorded.tokens = tokens.map(|(total, spent)| TokenFigures { total, spent });
                 self.outside(thread::Effect::ScriptStep { id, node, state });
             }
-            external @ (thread::Effect::Script { .. } | thread::Effect::Ask { .. } | thread::Effect::Timer { .. }) => {
-                if let thread::Effect::Ask {
-                    id,
-                    unchecked_schema: Some(schema),
-                    ..
-                } = &external
-                    && let Some(fault) = self.step.env.schema_fault(&Value::Object((**schema).clone()))
-                {
+            thread::Effect::Ask {
+                id,
+                node,
+                unchecked_schema,
+            } => {
+                let schema = unchecked_schema.as_deref().cloned().map(Value::Object);
+                if let Some(fault) = schema.and_then(|schema| self.step.env.schema_fault(&schema)) {
                     // Such a schema refuses every answer, so that the question would stay open until it is cancelled.
                     let error = RunError::new(RunErrorCode::InvalidInput, format!("ask: the schema {fault}"));
-                    return Some((*id, Outcome::Failed(error)));
+                    return Some((id, Outcome::Failed(error)));
                 }
-                self.outside(external);
+                self.outside(thread::Effect::Ask {
+                    id,
+                    node,
+                    unchecked_schema,
+                });
             }
+            external @ (thread::Effect::Script { .. } | thread::Effect::Timer { .. }) => self.outside(external),
         }
         None
     }

@@ -126,33 +126,17 @@ fn read_only(name: &str) -> RunError {
 
 /// Converts a value to the type: strings that contain a number or a boolean are parsed; other values are not converted.
 pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Result<Arc<Value>, RunError> {
-    let fits = match variable_type {
-        VariableType::Number => match &*value {
-            Value::Number(_) => true,
-            Value::String(text) => {
-                if let Some(number) = number(text) {
-                    return Ok(Arc::new(number));
-                }
-                false
-            }
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-        },
-        VariableType::Boolean => match &*value {
-            Value::Bool(_) => true,
-            Value::String(text) => match text.trim() {
-                "true" => return Ok(Arc::new(Value::Bool(true))),
-                "false" => return Ok(Arc::new(Value::Bool(false))),
-                _ => false,
-            },
-            Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
-        },
-        VariableType::String => value.is_string(),
-        VariableType::Array => value.is_array(),
-        VariableType::Object => value.is_object(),
-    };
-    if fits {
+    if variable_type.accepts(&value) {
         // The value is passed on by pointer.
         return Ok(value);
+    }
+    let converted = match (variable_type, &*value) {
+        (VariableType::Number, Value::String(text)) => number(text),
+        (VariableType::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
+        _ => None,
+    };
+    if let Some(converted) = converted {
+        return Ok(Arc::new(converted));
     }
     Err(RunError::new(
         RunErrorCode::NodeFailed,
@@ -165,7 +149,7 @@ pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Res
                 VariableType::Array => "a list",
                 VariableType::Object => "an object",
             },
-            kind(&value)
+            type_of(&value)
         ),
     ))
 }
@@ -181,7 +165,8 @@ fn number(text: &str) -> Option<Value> {
     serde_json::Number::from_f64(number).map(Value::Number)
 }
 
-fn kind(value: &Value) -> &'static str {
+/// Returns the type of a value in messages.
+pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

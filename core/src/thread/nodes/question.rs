@@ -23,7 +23,7 @@ pub(super) struct QuestionContent {
     pub(super) timeout_ms: Option<Millis>,
     pub(super) tool: Option<Arc<ToolConsent>>,
     pub(super) client_tool: Option<Arc<ClientCall>>,
-    /// True if a script asks, so that nothing has validated the schema.
+    /// True for a question of a script. The schema has not been validated, in contrast to that of a node.
     pub(super) is_of_script: bool,
 }
 

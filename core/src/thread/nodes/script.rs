@@ -23,7 +23,7 @@ use pirn_definition::definition::{
     workflow_tool_name,
 };
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::event_type::{EventType, is_kept};
+use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{NodeKind, ScriptNode};
 use pirn_definition::message::ToolCall;
 use pirn_definition::value::{MAX_LEVELS, levels, memory};
@@ -324,7 +324,7 @@ impl ScriptStage {
         self.queue.retain(|(queued, _)| !numbers.contains(queued));
     }
 
-    /// Makes an event available to the later waits of the thread whose call was cancelled after the event had arrived.
+    /// Makes the event of a call that was cancelled after its arrival available to the later waits of the thread.
     fn give_back_event(&mut self, cx: &mut StepContext<'_>, no: CallNo) {
         let Some(place) = self.taken.iter().position(|taken| taken.call == no) else {
             return;
@@ -756,23 +756,11 @@ fn not_offered(node: &ScriptNode, name: &str) -> String {
     )
 }
 
-/// Starts to wait for an event that this thread has not taken.
-fn wait_event(cx: &mut StepContext<'_>, event: &Arc<str>) -> EffectId {
-    let id = cx.next_effect();
-    cx.out.push(Effect::WaitEvent {
-        id,
-        node: cx.thread.at,
-        event: Arc::clone(event),
-        taken: cx.thread.taken.as_deref().cloned().unwrap_or_default(),
-    });
-    id
-}
-
 /// Starts a call that waits for an event.
 fn event(cx: &mut StepContext<'_>, args: EventArgs) -> (EffectId, ScriptWork) {
     let EventArgs { name, timeout_ms } = args;
     let event = Arc::from(name);
-    let id = wait_event(cx, &event);
+    let id = cx.wait_event(&event);
     let timer = timeout_ms.map(|after_ms| timer(cx, after_ms, TimerPurpose::Limit));
     (id, ScriptWork::Event { event, timer })
 }
@@ -914,7 +902,7 @@ fn ended(
                 .as_deref()
                 .is_some_and(|taken| taken.is_taken(&event, sequence)) =>
         {
-            let id = wait_event(cx, &event);
+            let id = cx.wait_event(&event);
             Continue(ScriptCall {
                 kind,
                 id,
@@ -932,10 +920,7 @@ fn ended(
             }
             Break(match outcome {
                 Outcome::Event { sequence, event: value } => {
-                    // Only CUSTOM events are retained for later waits.
-                    if is_kept(&event) {
-                        cx.thread.taken.get_or_insert_default().take(&event, sequence);
-                    }
+                    cx.take_event(&event, sequence);
                     Ok((**value.value()).clone())
                 }
                 other => Err(failure(other)),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pirn_definition::Millis;
-use pirn_definition::event_type::is_kept;
 use pirn_definition::graph::NodeKind;
 
 use crate::thread::context::{Progress, StepContext, done, failure};
@@ -22,14 +21,7 @@ pub(super) fn enter_time(cx: &mut StepContext<'_>, after_ms: Millis) -> Progress
 }
 
 pub(super) fn enter_event(cx: &mut StepContext<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
-    let id = cx.next_effect();
-    cx.out.push(Effect::WaitEvent {
-        id,
-        node: cx.thread.at,
-        event: Arc::clone(event),
-        // A later WAIT for the same event must not match an event that this thread has consumed.
-        taken: cx.thread.taken.as_deref().cloned().unwrap_or_default(),
-    });
+    let id = cx.wait_event(event);
     if let Some(after_ms) = timeout_ms {
         // The limit fails the attempt with NODE_TIMEOUT, to which `onError` and `retry` apply.
         cx.limit(after_ms);
@@ -43,11 +35,8 @@ pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
         Outcome::Elapsed => Progress::Done(cx.thread.last.clone()),
         Outcome::Event { sequence, event } => {
             let graph = Arc::clone(cx.thread.graph());
-            if let NodeKind::WaitEvent { event: word, .. } = &graph.node(cx.thread.at).kind
-                // Only CUSTOM events are retained for later waits. Others match only while the thread waits.
-                && is_kept(word)
-            {
-                cx.thread.taken.get_or_insert_default().take(word, sequence);
+            if let NodeKind::WaitEvent { event: word, .. } = &graph.node(cx.thread.at).kind {
+                cx.take_event(word, sequence);
             }
             done(event)
         }

@@ -171,7 +171,7 @@ fn read_config(
             "ROUTE" | "FORK" | "JOIN" | "LOOP_START" | "LOOP_END" | "USER_INTERACTION"
         );
     match read {
-        // A faulty field is absent here. Of a WAIT, it may be the one of which it needs one.
+        // A faulty field is absent here. A WAIT would then be reported as one without `seconds` and `event`.
         Some(read) => Some((read, !(faulty && word == "WAIT"))),
         None => placeholder(word).map(|config| (config, false)),
     }

@@ -184,8 +184,8 @@ impl ForkBuilder {
         Ok(())
     }
 
-    /// Checks the values as those of a new run and of an assignment are checked: the store could not return deeper ones, and nobody would
-    /// see the failure of an assignment that the fork makes later.
+    /// Checks the values by the rules of a new run and of an assignment. The store could not return deeper values, and the failure of an
+    /// assignment in the fork would only be an event.
     fn check_values(&self, stored: &StoredRecords, rebuilt: &RebuiltRun) -> Result<(), ResumeError> {
         let refused = |message| ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message));
         let main = rebuilt.graphs.get(&*stored.begun.workflow_id);

@@ -109,7 +109,7 @@ pub(in crate::engine::durable) async fn check(
     Ok((migration, definition))
 }
 
-/// Returns an error if the files have workflows and none of them replaces one of the run: the run would continue unchanged.
+/// Returns an error if the files have workflows of other ids only: the run would continue unchanged.
 fn check_replaced(stored: &StoredRecords, loaded: &Loaded) -> Result<(), ResumeError> {
     let below = Loaded::of(&[SourceFile::new("the run's definition", Arc::clone(&stored.definition))]);
     let (own, new) = (workflow_ids(&below), workflow_ids(loaded));

@@ -184,7 +184,7 @@ fn resume(
         }
         let is_new = matches!(mode, ResumeMode::Fork(_));
         let resumed = resume_locked(&engine, &durable, &run_id, subscribers, mode).await;
-        // A fork that has started stays, even if a run that it waits for could not be told.
+        // A fork that has started stays, even if the end of a started run could not be delivered to it.
         if is_new && resumed.is_err() && engine.find(&run_id).is_none() {
             discard(&durable, &run_id).await;
         }
@@ -213,7 +213,7 @@ async fn resume_locked(
     let inputs = std::mem::take(&mut stored.inputs);
     let mut rebuilt = stored.rebuild(engine, durable, inputs)?;
     let is_cancelled = matches!(mode, ResumeMode::Cancel(_));
-    // A cancelled run performs no further call, so it needs none of its resources.
+    // A cancelled run performs no further call, so it needs no resources.
     if !is_cancelled {
         let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
         // A name that was missing at the start too is no reason to refuse: the run has been executed without it.
@@ -226,7 +226,7 @@ async fn resume_locked(
     }
     let mut inputs = match mode {
         ResumeMode::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
-        // Recorded before the first effect: a later resume then knows that the effects may have started.
+        // Recorded before the first effect, so that a later resume treats the effects as possibly started.
         ResumeMode::Fork(_) if rebuilt.is_uncarried => {
             vec![Message::Supervisor(ToSupervisor::Recovered(Vec::new()))]
         }
@@ -247,7 +247,7 @@ async fn resume_locked(
     let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
     let has_left = check_session_turn(engine, durable, &rebuilt, is_cancelled).await?;
     if let Some(claim) = &claim {
-        // From here on the run is known to rebuild. An early return above releases the claim with a delay.
+        // The run has been rebuilt without an error. An early return above releases the claim with a delay.
         claim.goes_on();
     }
     let journal = StoredRun::after((durable, claim), &stored.run, &rebuilt, has_left);

@@ -205,8 +205,8 @@ impl Engine {
         // Questions of detached threads can be answered, and the run itself refuses a message after its end.
         let is_for_main = !matches!(command, RunCommand::Answer { .. } | RunCommand::Say { .. });
         if is_for_main && let Some(report) = run.try_outcome() {
-            // A released run leaves the engine before it has an outcome, and the caller looks for its next owner. The detached threads
-            // of any other run keep it here.
+            // The engine forgets a released run before the run has an outcome, and the caller looks for its next owner. Any other run with
+            // an outcome is still owned by this engine because of its detached threads.
             if self.store().is_some() && !self.shared().carries(run_id) {
                 return Ok(false);
             }
@@ -365,7 +365,7 @@ pub(in crate::engine::durable) async fn execute_json(engine: &Engine, run_id: &s
             Err(ResumeError::Answer(AnswerRefused::NotOpen)) => Reply::NotOpen,
             Err(ResumeError::Answer(AnswerRefused::Invalid { reason })) => Reply::Invalid { reason },
             Err(ResumeError::Message(refused)) => Reply::MessageRefused { refused },
-            // Known to every version of the protocol.
+            // Every version of the protocol has this reply.
             Err(ResumeError::HasEnded { .. }) => Reply::MessageRefused {
                 refused: MessageRefused::Ended,
             },

@@ -63,7 +63,7 @@ pub(in crate::engine::durable) fn waiting_for(awaited: WaitReason) -> WaitingFor
     }
 }
 
-/// Returns the final status of a run whose main thread ended with this status.
+/// Returns the final status of a run by the status with which its main thread ended.
 pub(in crate::engine::durable) fn final_status(ended: ThreadStatus) -> RunStatus {
     match ended {
         ThreadStatus::Completed => RunStatus::Completed,
