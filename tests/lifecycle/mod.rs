@@ -16,5 +16,4 @@ mod recorded_cases;
 mod reloaded_files;
 mod single_thread;
 mod spans;
-mod stress;
 mod time_limits;
