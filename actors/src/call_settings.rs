@@ -32,6 +32,8 @@ pub struct CallSettings {
     pub model: Arc<dyn Model>,
     /// Parameters of the profile, overridden by those of the node.
     pub parameters: Map<String, Value>,
+    /// Parameters of the node alone.
+    pub own_parameters: Map<String, Value>,
     /// Names of the offered tools.
     pub tool_names: Vec<Arc<str>>,
     /// Specs of those tools; unknown names are skipped.
@@ -56,7 +58,8 @@ impl CallSettings {
         };
         let chosen = ModelChoice::of(graph, node, asked.choice, asked.goes_on);
         let (profile, model) = models.choose(chosen.profile_id.as_deref());
-        let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
+        let mut own_parameters = chosen.parameters.as_deref().cloned().unwrap_or_default();
+        let mut parameters = laid_over_profile(&profile, Some(&own_parameters));
         // A continued request offers the tools of the earlier one, so that the provider's prompt cache matches.
         let tool_names = asked.goes_on.map_or(own_tools, |goes_on| &goes_on.tools[..]).to_vec();
         let offered = asked
@@ -69,11 +72,14 @@ impl CallSettings {
             // Last, in the order of their revelation: the tools of the request before are a prefix of these.
             tools.extend(host.specs(&offered.revealed));
         }
-        ToolChoice::of(asked.goes_on.is_some(), asked.offers_tools, !tools.is_empty()).apply(&mut parameters);
+        let choice = ToolChoice::of(asked.goes_on.is_some(), asked.offers_tools, !tools.is_empty());
+        choice.apply(&mut parameters);
+        choice.apply(&mut own_parameters);
         Self {
             profile,
             model,
             parameters,
+            own_parameters,
             tool_names,
             tools,
             response_format,

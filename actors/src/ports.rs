@@ -39,6 +39,8 @@ pub struct ModelCall {
     pub profile: Arc<Profile>,
     /// The profile's parameters, overridden by the node's.
     pub parameters: Map<String, Value>,
+    /// The node's parameters, which also override those of a fallback's profile.
+    pub own_parameters: Map<String, Value>,
     /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
     /// Schema of the structured output that the node requires.

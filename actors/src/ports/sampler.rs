@@ -71,7 +71,7 @@ impl Sampler {
         let shared = &self.0;
         let (profile, model) = shared.models.choose(Some(profile_id));
         let mut all = profile.parameters.clone().unwrap_or_default();
-        all.extend(parameters);
+        all.extend(parameters.clone());
         let characters: usize = messages.iter().map(|message| message.content.len()).sum();
         let CallContext { run_id, thread_id, .. } = &shared.context;
         let call = ModelCall {
@@ -85,6 +85,7 @@ impl Sampler {
             }),
             profile,
             parameters: all,
+            own_parameters: parameters,
             tools: Vec::new(),
             response_format: None,
             session: shared.session.clone(),

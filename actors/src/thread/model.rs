@@ -60,6 +60,7 @@ impl ThreadActor {
             profile,
             model,
             parameters,
+            own_parameters,
             tools,
             response_format,
             ..
@@ -71,6 +72,7 @@ impl ThreadActor {
             request,
             profile,
             parameters,
+            own_parameters,
             tools,
             response_format,
             session,

@@ -49,17 +49,16 @@ impl Limiter {
         })
     }
 
+    /// Returns a permit for work that costs about `tokens`, or `None` if the run must wait for it.
+    pub(super) fn try_enter(self: &Arc<Self>, run: &Arc<str>, tokens: u64, clock: &WorkClock) -> Option<Permit> {
+        let ticket = self.state().gate.start(tokens, clock.now())?;
+        Some(self.permit(run, ticket, clock))
+    }
+
     /// Waits until a run may do work that costs about `tokens`.
     pub async fn enter(self: &Arc<Self>, run: &Arc<str>, tokens: u64, clock: &WorkClock) -> Permit {
-        let permit = |ticket, spent| Permit {
-            limiter: Arc::clone(self),
-            clock: clock.clone(),
-            run: Arc::clone(run),
-            ticket,
-            spent,
-        };
-        if let Some(ticket) = self.start(tokens, clock) {
-            return permit(ticket, None);
+        if let Some(permit) = self.try_enter(run, tokens, clock) {
+            return permit;
         }
         let called = Arc::new(Notify::new());
         let ticket = {
@@ -68,8 +67,9 @@ impl Limiter {
             state.waiting.insert(ticket, Arc::clone(&called));
             ticket
         };
+        let mut permit = self.permit(run, ticket, clock);
         // Work that has not started costs nothing.
-        let mut permit = permit(ticket, Some(0));
+        permit.spent(0);
         loop {
             let wake_after = {
                 let mut state = self.state();
@@ -91,8 +91,14 @@ impl Limiter {
         permit
     }
 
-    fn start(&self, tokens: u64, clock: &WorkClock) -> Option<TicketId> {
-        self.state().gate.start(tokens, clock.now())
+    fn permit(self: &Arc<Self>, run: &Arc<str>, ticket: TicketId, clock: &WorkClock) -> Permit {
+        Permit {
+            limiter: Arc::clone(self),
+            clock: clock.clone(),
+            run: Arc::clone(run),
+            ticket,
+            spent: None,
+        }
     }
 
     /// Admits no entries for `after` milliseconds, as the provider has requested.

@@ -383,7 +383,7 @@ fn link_of(
     Ok(Link {
         profile: Arc::new(profile),
         model,
-        limiter: (!policy.limits.is_none()).then(|| Limiter::new(policy.limits)),
+        limiter: Limiter::new(policy.limits),
         policy: Arc::new(policy),
     })
 }

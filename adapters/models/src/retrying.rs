@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall, ModelSession, laid_over_profile};
 use pirn_conversation::conversation::{MessageRules, ModelRequest, TokenUsage};
-use pirn_conversation::model_call::{Attempts, CallBound, FailureKind, ModelFailure, Next};
+use pirn_conversation::model_call::{Attempts, CallBound, FailureKind, GateLimits, ModelFailure, Next};
 use pirn_core::thread::ModelReply;
 use pirn_definition::Millis;
 use pirn_definition::definition::Profile;
@@ -27,8 +27,8 @@ pub(super) struct Link {
     pub(super) profile: Arc<Profile>,
     pub(super) model: Arc<dyn Model>,
     pub(super) policy: Arc<CallPolicy>,
-    /// Limiter of the link's calls; `None` if the policy has no limits.
-    pub(super) limiter: Option<Arc<Limiter>>,
+    /// Limiter of the link's calls. Without limits in the policy, it only delays calls after `Retry-After`.
+    pub(super) limiter: Arc<Limiter>,
 }
 
 impl Link {
@@ -38,7 +38,7 @@ impl Link {
             profile: Arc::new(profile),
             model,
             policy: Arc::new(CallPolicy::plain()),
-            limiter: None,
+            limiter: Limiter::new(GateLimits::default()),
         }
     }
 }
@@ -60,10 +60,11 @@ impl Model for RetryingModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let links = Arc::clone(&self.links);
         // Call the model now rather than when the future is polled: scripted models answer in the order of the calls.
-        let first = match links.first() {
-            Some(link) if link.limiter.is_none() => Some(link.model.call(call.clone())),
-            Some(_) | None => None,
-        };
+        let first = links.first().and_then(|link| {
+            let (run, tokens) = (&call.context.run_id, call.request.tokens);
+            let permit = link.limiter.try_enter(run, tokens, &call.clock)?;
+            Some((permit, link.model.call(call.clone())))
+        });
         CallLoop::new(links, call, first).run().boxed()
     }
 
@@ -84,8 +85,11 @@ impl Model for RetryingModel {
             if place == 0 {
                 return link.model.call_bound(request, parameters);
             }
-            let merged: Map<_, _> = merge_parameters(parameters, own).collect();
-            let parameters = laid_over_profile(&link.profile, Some(&merged));
+            // The parameters of the node are those by which these differ from its profile's.
+            let of_node = |(name, value): &(&String, &Value)| own.and_then(|own| own.get(*name)) != Some(*value);
+            let of_node = parameters.iter().filter(of_node);
+            let of_node = of_node.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let parameters = laid_over_profile(&link.profile, Some(&of_node));
             link.model.call_bound(request, &parameters)
         });
         bounds.reduce(CallBound::or).unwrap_or_default()
@@ -98,7 +102,8 @@ impl Model for RetryingModel {
     }
 }
 
-type Reply = BoxFuture<'static, Result<ModelReply, RunError>>;
+/// A reply that was requested, and the permit for its request.
+type Reply = (Permit, BoxFuture<'static, Result<ModelReply, RunError>>);
 
 /// State of one call.
 struct CallLoop {
@@ -156,11 +161,10 @@ impl CallLoop {
     /// Waits for the decided delay. Afterwards the next profile is called, or the call fails if there is none.
     async fn failed(&mut self, link: &Link, error: RunError) {
         let failure = ModelFailure::of(&error);
-        if let (Some(limiter), FailureKind::RateLimited, Some(after)) =
-            (&link.limiter, failure.kind, failure.retry_after)
+        if let (FailureKind::RateLimited, Some(after)) = (failure.kind, failure.retry_after)
             && after <= link.policy.retry.max_delay
         {
-            limiter.close_for(after, &self.call.clock);
+            link.limiter.close_for(after, &self.call.clock);
         }
         let attempt = self.attempts.attempt();
         let chance = self.next_chance();
@@ -208,11 +212,9 @@ impl CallLoop {
         if self.attempts.profile() == 0 {
             return self.call.clone();
         }
-        let own: Map<_, _> = merge_parameters(&self.call.parameters, self.call.profile.parameters.as_ref()).collect();
-        let parameters = laid_over_profile(&link.profile, Some(&own));
         ModelCall {
             profile: Arc::clone(&link.profile),
-            parameters,
+            parameters: laid_over_profile(&link.profile, Some(&self.call.own_parameters)),
             session: self.call.session.of_fallback(&link.profile.id),
             key_part: format!("{}-{}", self.call.key_part, self.attempts.profile()),
             ..self.call.clone()
@@ -254,36 +256,22 @@ impl CallLoop {
     }
 }
 
-/// Returns the parameters by which the node overrides its profile's.
-fn merge_parameters<'a>(
-    parameters: &'a Map<String, Value>,
-    own: Option<&'a Map<String, Value>>,
-) -> impl Iterator<Item = (String, Value)> + 'a {
-    parameters
-        .iter()
-        .filter(move |(name, value)| own.and_then(|own| own.get(*name)) != Some(*value))
-        .map(|(name, value)| (name.clone(), value.clone()))
-}
-
 /// Makes one attempt after waiting for the limiter.
 async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<ModelReply, RunError> {
-    if let Some(first) = first {
-        return first.await;
-    }
-    let mut permit: Option<Permit> = None;
-    if let Some(limiter) = &link.limiter {
-        let run = &call.context.run_id;
-        permit = Some(limiter.enter(run, call.request.tokens, &call.clock).await);
-    }
-    let result = link.model.call(call).await;
-    if let Some(permit) = &mut permit {
-        match &result {
-            // Without reported usage, the estimate remains charged.
-            Ok(reply) if reply.usage.total == 0 => {}
-            Ok(reply) => permit.spent(reply.usage.total),
-            Err(error) if ModelFailure::of(error).kind.costs_nothing() => permit.spent(0),
-            Err(_) => {}
-        }
+    let (mut permit, reply) = if let Some(first) = first {
+        first
+    } else {
+        let (run, tokens) = (&call.context.run_id, call.request.tokens);
+        let permit = link.limiter.enter(run, tokens, &call.clock).await;
+        (permit, link.model.call(call))
+    };
+    let result = reply.await;
+    match &result {
+        // Without reported usage, the estimate remains charged.
+        Ok(reply) if reply.usage.total == 0 => {}
+        Ok(reply) => permit.spent(reply.usage.total),
+        Err(error) if ModelFailure::of(error).kind.costs_nothing() => permit.spent(0),
+        Err(_) => {}
     }
     result
 }

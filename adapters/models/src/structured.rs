@@ -62,7 +62,8 @@ impl ResponseFormat {
             Ok(()) => Ok(text.into()),
             Err(fault) => {
                 // A strict schema has no optional properties, so models send null for absent ones.
-                let pruned = without_absent(schema, value.clone());
+                let mut pruned = value.clone();
+                remove_absent(schema, &[schema], &mut pruned);
                 if pruned == value || fits(schema, &pruned).is_err() {
                     return Err(fault.reason);
                 }
@@ -77,29 +78,95 @@ pub fn reply_schema(written: &Value) -> Option<Value> {
     ResponseFormat::read(written).schema
 }
 
-/// Removes nulls of properties that the schema does not require.
-fn without_absent(schema: &Value, mut value: Value) -> Value {
-    match &mut value {
+/// Removes nulls of properties that are optional in `schemas`, parts of `root`.
+fn remove_absent<'a>(root: &'a Value, schemas: &[&'a Value], value: &mut Value) {
+    // One list for all, so that a branch of several schemas is followed once.
+    let mut matching = Vec::new();
+    for schema in schemas {
+        add_matching(root, schema, value, &mut matching);
+    }
+    let matching = || matching.iter().copied();
+    match value {
         Value::Object(fields) => {
-            let required = schema.get("required").and_then(Value::as_array);
-            let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|one| one == name));
-            fields.retain(|name, field| !field.is_null() || is_required(name));
+            let is_optional = |name: &str| {
+                matching().any(|schema| property(schema, name).is_some())
+                    && !matching().any(|schema| required(schema).any(|one| one == name))
+            };
+            fields.retain(|name, field| !field.is_null() || !is_optional(name));
             for (name, field) in fields.iter_mut() {
-                if let Some(inner) = schema.get("properties").and_then(|properties| properties.get(name)) {
-                    *field = without_absent(inner, field.take());
-                }
+                let inner: Vec<&Value> = matching().filter_map(|schema| property(schema, name)).collect();
+                remove_absent(root, &inner, field);
             }
         }
         Value::Array(list) => {
-            if let Some(inner) = schema.get("items") {
-                for item in list {
-                    *item = without_absent(inner, item.take());
-                }
+            for (place, item) in list.iter_mut().enumerate() {
+                let inner: Vec<&Value> = matching().filter_map(|schema| item_at(schema, place)).collect();
+                remove_absent(root, &inner, item);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-    value
+}
+
+/// Adds the schemas that apply to the value: `schema`, the target of its `$ref` and its branches, unless the value cannot match them.
+fn add_matching<'a>(root: &'a Value, schema: &'a Value, value: &Value, matching: &mut Vec<&'a Value>) {
+    // A reference may lead back to its schema.
+    if matching.iter().any(|known| std::ptr::eq(*known, schema)) || !may_match(schema, value) {
+        return;
+    }
+    matching.push(schema);
+    let target = schema.get("$ref").and_then(Value::as_str);
+    let target = target.and_then(|target| root.pointer(target.strip_prefix('#')?));
+    let branches = ["anyOf", "oneOf", "allOf"].into_iter();
+    let branches = branches.filter_map(|word| schema.get(word)?.as_array()).flatten();
+    for inner in target.into_iter().chain(branches) {
+        add_matching(root, inner, value, matching);
+    }
+}
+
+/// Returns whether the value may match the schema if optional properties may be null, by its types, constants and required properties.
+fn may_match(schema: &Value, value: &Value) -> bool {
+    let is_type = |kind: &Value| match kind.as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("number" | "integer") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        Some(_) | None => true,
+    };
+    let has_type = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(is_type),
+        kind => kind.is_none_or(is_type),
+    };
+    let is_listed = schema.get("const").is_none_or(|only| only == value)
+        && schema
+            .get("enum")
+            .and_then(Value::as_array)
+            .is_none_or(|list| list.contains(value));
+    let Some(fields) = value.as_object().filter(|_| has_type && is_listed) else {
+        return has_type && is_listed;
+    };
+    let mut own = fields.iter().filter(|(_, field)| !field.is_null());
+    required(schema).all(|name| fields.contains_key(name))
+        && own.all(|(name, field)| property(schema, name).is_none_or(|inner| may_match(inner, field)))
+}
+
+/// Returns the names of the required properties.
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    let list = schema.get("required").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    schema.get("properties")?.get(name)
+}
+
+/// Returns the schema of the list's item at `place`.
+fn item_at(schema: &Value, place: usize) -> Option<&Value> {
+    let mut tuples = ["prefixItems", "items"].into_iter();
+    let listed = tuples.find_map(|word| schema.get(word)?.as_array()?.get(place));
+    listed.or_else(|| schema.get("items"))
 }
 
 /// Checks a model's replies against the node's `responseFormat`. A reply that does not fit is sent back once with its fault;
@@ -270,6 +337,59 @@ mod tests {
         }
         assert!(any.check("Sure! {}").is_err());
         assert!(any.check("``````").is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "schema")]
+    fn nulls_of_optional_properties_are_removed_behind_references_and_branches() {
+        let object = |required: &str, more: Value| {
+            let mut object = json!({"type": "object", "required": [required], "properties": more});
+            object["additionalProperties"] = json!(false);
+            object
+        };
+        let text = json!({"type": "string"});
+        let node = object(
+            "name",
+            json!({"name": {"type": ["string", "null"]}, "next": {"$ref": "#/$defs/node"}}),
+        );
+        let (cat, dog) = (
+            object("kind", json!({"kind": {"const": "cat"}, "name": text})),
+            json!({"type": "object", "required": ["kind", "name"],
+                "properties": {"kind": {"const": "dog"}, "name": {"type": ["string", "null"]}, "age": text}}),
+        );
+        let pet = json!({"anyOf": [cat, dog]});
+        let pair = json!({"type": "array", "prefixItems": [text, node], "items": pet});
+        for (schema, reply, expected) in [
+            (
+                json!({"$ref": "#/$defs/node"}),
+                json!({"name": null, "next": {"name": "b", "next": null}}),
+                json!({"name": null, "next": {"name": "b"}}),
+            ),
+            (
+                json!({"anyOf": [pair, {"type": "null"}]}),
+                json!(["a", {"name": "b", "next": null}, {"kind": "cat", "name": null},
+                    {"kind": "dog", "name": null, "age": null}]),
+                json!(["a", {"name": "b"}, {"kind": "cat"}, {"kind": "dog", "name": null}]),
+            ),
+            // A property that the schema does not name is not absent.
+            (
+                json!({"type": "object", "properties": {"a": text}}),
+                json!({"a": null, "b": null}),
+                json!({"b": null}),
+            ),
+        ] {
+            let mut schema = schema;
+            schema["$defs"] = json!({ "node": node });
+            let format = ResponseFormat::read(&schema);
+            assert_eq!(
+                format.check(&reply.to_string()).as_deref(),
+                Ok(&*expected.to_string()),
+                "{schema}"
+            );
+        }
+        // Without an end.
+        let endless = json!({"anyOf": [{"$ref": "#"}], "type": "object", "required": ["a"]});
+        assert!(ResponseFormat::read(&endless).check("{\"b\": null}").is_err());
     }
 
     #[test]

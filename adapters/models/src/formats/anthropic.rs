@@ -90,17 +90,18 @@ fn text_block(text: &str) -> Value {
 /// Returns signed thinking blocks unchanged; blocks without a signature are omitted, because the provider does not accept them.
 fn recalled_blocks(recalled: Recalled) -> Vec<Value> {
     let mut blocks = Vec::new();
-    let mut text: Option<String> = None;
-    let mut signature: Option<String> = None;
+    let mut text = String::new();
     for thought in recalled.thoughts {
         match thought {
-            Thought::Text(said) => text = Some(said),
-            Thought::Signature(sealed) => signature = Some(sealed),
-            Thought::Block(data) => blocks.push(data),
-        }
-        if text.is_some() && signature.is_some() {
-            let (thinking, signature) = (text.take(), signature.take());
-            blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
+            Thought::Text(said) => text = said,
+            Thought::Signature(signature) => {
+                let thinking = std::mem::take(&mut text);
+                blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
+            }
+            Thought::Block(data) => {
+                text.clear();
+                blocks.push(data);
+            }
         }
     }
     blocks

@@ -33,7 +33,7 @@ struct Kept {
 pub enum Thought {
     /// Text of the reasoning.
     Text(String),
-    /// Signature of the text before or after it.
+    /// Signature of the text before it, which may be empty.
     Signature(String),
     /// A block in the provider's format: a redacted block, a reasoning item.
     Block(Value),

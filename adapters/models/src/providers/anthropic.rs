@@ -223,8 +223,8 @@ fn block(place: u64, block: &Value, is_whole: bool, reply: &mut ReplyBuilder) {
             place: Some(place),
             id: text("id"),
             name: text("name"),
-            // In a stream, the first event has an empty input.
-            arguments: block.get("input").filter(|_| is_whole),
+            arguments: block.get("input"),
+            is_whole,
             ..CallPiece::default()
         }),
         _ => {}
@@ -261,7 +261,46 @@ fn stop(delta: Option<&Value>, reply: &mut ReplyBuilder) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pirn_definition::message::{Message, Role};
+
     use super::*;
+    use crate::formats::reasoning::for_model;
+    use crate::providers::key::Key;
+
+    #[test]
+    fn every_thinking_block_is_sent_back_with_its_signature() {
+        let blocks = json!([
+            {"type": "thinking", "thinking": "", "signature": "SIG1"},
+            {"type": "thinking", "thinking": "TEXT2", "signature": "SIG2"},
+            {"type": "redacted_thinking", "data": "hidden"},
+            {"type": "thinking", "thinking": "", "signature": "SIG3"},
+            {"type": "tool_use", "id": "t1", "name": "wipe", "input": {"pattern": "a"}},
+            {"type": "tool_use", "id": "t2", "name": "wipe", "input": {}},
+        ]);
+        let mut whole = ReplyBuilder::default();
+        parse_response(&json!({"content": blocks, "stop_reason": "tool_use"}), &mut whole).expect("a body");
+        // A server may send whole blocks in a stream.
+        let mut streamed = ReplyBuilder::default();
+        let starts = blocks.as_array().expect("blocks").iter().zip(0..);
+        let starts = starts
+            .map(|(block, at): (_, u8)| json!({"type": "content_block_start", "index": at, "content_block": block}));
+        let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+        for frame in starts.chain([end]) {
+            parse_chunk(None, &frame, &mut streamed).expect("a frame");
+        }
+        for builder in [whole, streamed] {
+            let reply = builder.reply("anthropic", "m", &Key::none()).expect("a reply");
+            let message = Arc::new(Message {
+                tool_calls: reply.tool_calls,
+                metadata: reply.metadata,
+                ..Message::new(Role::Assistant, "")
+            });
+            let sent = anthropic::write(&[message], |message| for_model(message, "anthropic", "m")).expect("a request");
+            assert_eq!(sent["messages"][0]["content"], blocks);
+        }
+    }
 
     #[test]
     fn the_thinking_budget_is_below_the_token_limit_of_the_reply() {

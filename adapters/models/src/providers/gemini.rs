@@ -107,6 +107,7 @@ pub(super) fn parse_chunk(frame: &Value, reply: &mut ReplyBuilder) -> Result<(),
                 name: field("name"),
                 arguments: Some(call.get("args").unwrap_or(&json!({}))),
                 signature,
+                is_whole: true,
                 ..CallPiece::default()
             });
         } else if part.get("thought").and_then(Value::as_bool) != Some(true) {

@@ -64,8 +64,11 @@ pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> 
         options["num_predict"] = most.into();
     }
     if let Some(effort) = parameters.effort {
+        // Only gpt-oss has levels: other models refuse them.
+        let has_levels = request.model.contains("gpt-oss");
         body["think"] = match effort {
             Effort::None => json!(false),
+            _ if !has_levels => json!(true),
             Effort::Minimal | Effort::Low => json!("low"),
             Effort::Medium => json!("medium"),
             Effort::High | Effort::XHigh | Effort::Max => json!("high"),
@@ -176,6 +179,7 @@ pub(super) fn parse_chunk(line: &Value, reply: &mut ReplyBuilder) {
             name: field("/function/name"),
             written: arguments.and_then(Value::as_str).unwrap_or_default(),
             arguments: arguments.filter(|arguments| !arguments.is_string()),
+            is_whole: true,
             ..CallPiece::default()
         });
     }
@@ -200,5 +204,26 @@ pub(super) fn said_error(failure: Failure) -> Failure {
         failure.of_kind(FailureKind::Rejected)
     } else {
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_gpt_oss_gets_a_level_of_thinking() {
+        for (model, effort, expected) in [
+            ("gpt-oss:20b", Effort::High, json!("high")),
+            ("qwen3:8b", Effort::High, json!(true)),
+            ("qwen3:8b", Effort::None, json!(false)),
+        ] {
+            let parameters = Parameters {
+                effort: Some(effort),
+                ..Parameters::default()
+            };
+            let body = body(&ProviderRequest::of_model(model, &parameters, &[])).expect("a body");
+            assert_eq!(body["think"], expected, "{model}");
+        }
     }
 }

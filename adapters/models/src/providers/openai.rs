@@ -55,7 +55,12 @@ pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> 
 }
 
 pub(super) fn function(tool: &ToolSpec) -> Value {
-    json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+    let mut parameters = tool.parameters.clone();
+    // OpenAI refuses an object schema without this field.
+    if parameters["type"] == "object" && parameters.get("properties").is_none() {
+        parameters["properties"] = json!({});
+    }
+    json!({"name": tool.name, "description": tool.description, "parameters": parameters})
 }
 
 pub(super) fn tool_choice(choice: &ToolChoice, one: impl Fn(&str) -> Value) -> Value {
@@ -77,10 +82,29 @@ pub(super) fn json_schema(format: &ResponseFormat) -> Option<Value> {
 
 /// Returns the name of the parameter: newer models of OpenAI reject the old name.
 fn max_tokens(model: &str) -> &'static str {
-    let is_new = ["gpt-5", "gpt-6", "o1", "o3", "o4"]
-        .iter()
-        .any(|name| model.starts_with(name));
-    if is_new { "max_completion_tokens" } else { "max_tokens" }
+    if is_new(model) {
+        "max_completion_tokens"
+    } else {
+        "max_tokens"
+    }
+}
+
+/// Returns whether the model is of OpenAI's o series, or GPT-5 or later.
+fn is_new(model: &str) -> bool {
+    // One digit: a deployment of GPT-3.5 may be named `gpt-35-turbo`.
+    let number = |rest: &str| -> Option<u8> { rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok() };
+    model.strip_prefix('o').and_then(number).is_some()
+        || model
+            .strip_prefix("gpt-")
+            .and_then(number)
+            .is_some_and(|version| (5..10).contains(&version))
+}
+
+/// Returns whether the model is one of OpenAI's reasoning models.
+pub(super) fn reasons(model: &str) -> bool {
+    // A gateway's name for the model starts with that of the company.
+    let model = model.rsplit('/').next().unwrap_or(model);
+    is_new(model) && !model.starts_with("gpt-5-chat")
 }
 
 /// Merges provider-specific parameters into the request; objects are merged field by field.
@@ -161,20 +185,18 @@ fn choice(frame: &Value, part: &str, reply: &mut ReplyBuilder) -> Result<(), Fai
     }
     let delta = choice.get(part).unwrap_or(&Value::Null);
     let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-    let reasoning = ["reasoning_content", "reasoning"].map(text);
-    reply.reasoning(
-        0,
-        reasoning.into_iter().find(|text| !text.is_empty()).unwrap_or_default(),
-        "",
-    );
+    // Reasoning is sent back in the field in which it arrived. Servers that send it as `reasoning` or as parts of the content do not
+    // accept it back, or send `reasoning_details` as well.
+    reply.reasoning(0, text("reasoning_content"), "");
     for detail in delta
         .get("reasoning_details")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
     {
-        // Reasoning in other formats is also in `reasoning`.
-        if detail.get("type").and_then(Value::as_str) == Some("reasoning.encrypted") {
+        if part == "delta" {
+            reply.reasoning_detail(detail);
+        } else {
             reply.reasoning_block(detail);
         }
     }
@@ -205,6 +227,7 @@ fn choice(frame: &Value, part: &str, reply: &mut ReplyBuilder) -> Result<(), Fai
             signature: call
                 .pointer("/extra_content/google/thought_signature")
                 .and_then(Value::as_str),
+            is_whole: part == "message",
         });
     }
     // Some servers send "" until there is a reason.
@@ -222,20 +245,9 @@ fn choice(frame: &Value, part: &str, reply: &mut ReplyBuilder) -> Result<(), Fai
     }
 }
 
-/// Adds a piece of list content, which Mistral's reasoning models send.
+/// Adds a piece of list content, which Mistral's reasoning models send. Their thinking parts have no `text`.
 fn content_part(part: &Value, reply: &mut ReplyBuilder) {
-    match part.get("type").and_then(Value::as_str) {
-        Some("thinking") => {
-            let inner = part.get("thinking");
-            let texts = inner.and_then(Value::as_array).into_iter().flatten();
-            let texts = texts.filter_map(|text| text.get("text")?.as_str());
-            let text = inner
-                .and_then(Value::as_str)
-                .map_or_else(|| texts.collect::<String>(), str::to_owned);
-            reply.reasoning(0, &text, "");
-        }
-        _ => reply.text(part.get("text").and_then(Value::as_str).unwrap_or_default()),
-    }
+    reply.text(part.get("text").and_then(Value::as_str).unwrap_or_default());
 }
 
 /// Maps finish reasons of the protocol and of its dialects.
@@ -251,5 +263,103 @@ fn finish(reason: &str) -> FinishReason {
         "tool_calls" | "function_call" | "tool_use" => FinishReason::ToolCalls,
         "pause" | "pause_turn" => FinishReason::Pause,
         _ => FinishReason::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pirn_definition::message::{Message, Role};
+
+    use super::*;
+    use crate::formats::reasoning::for_model;
+    use crate::providers::key::Key;
+    use crate::providers::parameters::Parameters;
+
+    /// Returns the fields of the message in which a reply with these messages or deltas is sent back.
+    fn sent_back(part: &str, pieces: &[Value]) -> Value {
+        let mut builder = ReplyBuilder::default();
+        for piece in pieces {
+            choice(&json!({"choices": [{ part: piece }]}), part, &mut builder).expect("a reply");
+        }
+        builder.call(&CallPiece {
+            id: "c",
+            name: "t",
+            is_whole: true,
+            ..CallPiece::default()
+        });
+        builder.finished(FinishReason::ToolCalls);
+        let reply = builder.reply("openai", "m", &Key::none()).expect("a reply");
+        let message = Arc::new(Message {
+            tool_calls: reply.tool_calls,
+            metadata: reply.metadata,
+            ..Message::new(Role::Assistant, reply.content)
+        });
+        let written = openai::write(&[message], |message| for_model(message, "openai", "m")).expect("a request");
+        let mut written = written[0].clone();
+        let fields = written.as_object_mut().expect("a message");
+        fields.retain(|name, _| name.starts_with("reasoning"));
+        written
+    }
+
+    #[test]
+    fn reasoning_is_sent_back_only_in_the_field_in_which_it_arrived() {
+        let signed = json!({"type": "reasoning.text", "text": "look", "signature": "s", "index": 0});
+        let sealed = json!({"type": "reasoning.encrypted", "data": "d", "index": 0});
+        let thinking = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "look"}]}]);
+        for (message, expected) in [
+            (
+                json!({"reasoning_content": "look"}),
+                json!({"reasoning_content": "look"}),
+            ),
+            (json!({"reasoning": "look"}), json!({})),
+            (json!({ "content": thinking }), json!({})),
+            (
+                json!({"reasoning": "look", "reasoning_details": [signed, sealed]}),
+                json!({"reasoning_details": [signed, sealed]}),
+            ),
+        ] {
+            assert_eq!(
+                sent_back("message", std::slice::from_ref(&message)),
+                expected,
+                "{message}"
+            );
+        }
+        let pieces = [
+            json!({"reasoning_details": [{"type": "reasoning.text", "text": "lo", "signature": null, "index": 0}]}),
+            json!({"reasoning_details": [{"type": "reasoning.text", "text": "ok", "index": 0}]}),
+            json!({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]}),
+            json!({"reasoning_details": [sealed]}),
+            json!({"reasoning_details": [sealed]}),
+        ];
+        assert_eq!(
+            sent_back("delta", &pieces),
+            json!({"reasoning_details": [signed, sealed, sealed]})
+        );
+    }
+
+    #[test]
+    fn an_object_schema_of_a_tool_has_properties() {
+        let parameters = Parameters::default();
+        for (schema, expected) in [
+            (json!({"type": "object"}), json!({"type": "object", "properties": {}})),
+            (
+                json!({"type": "object", "properties": {"a": {}}}),
+                json!({"type": "object", "properties": {"a": {}}}),
+            ),
+        ] {
+            let tool = ToolSpec {
+                name: "t".to_owned(),
+                description: String::new(),
+                parameters: schema,
+            };
+            let tools = [tool];
+            let request = ProviderRequest::of_model("m", &parameters, &tools);
+            let chat = body(&request).expect("a body");
+            assert_eq!(chat["tools"][0]["function"]["parameters"], expected);
+            let responses = crate::providers::responses::body(&request);
+            assert_eq!(responses["tools"][0]["parameters"], expected);
+        }
     }
 }

@@ -23,6 +23,20 @@ pub(super) struct ProviderRequest<'a> {
 }
 
 impl<'a> ProviderRequest<'a> {
+    /// Creates a request without messages.
+    #[cfg(test)]
+    pub(super) fn of_model(model: &'a str, parameters: &'a Parameters, tools: &'a [ToolSpec]) -> Self {
+        Self {
+            model,
+            messages: &[],
+            tools,
+            parameters,
+            format: None,
+            streams: false,
+            cache: None,
+        }
+    }
+
     /// Returns a function that yields the reasoning to send back with a message: the reasoning of this model in the current turn,
     /// which starts after the last assistant message without tool calls.
     pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {

@@ -3,6 +3,8 @@
 //! 1. Token counts are those of the whole reply so far: the largest report counts.
 //! 2. A reply is complete when the provider has sent a finish reason. One without it is truncated and is an error.
 //! 3. A reply that finishes for tool calls and contains none is malformed.
+//! 4. A reply that was cut, filtered or refused has no tool calls: the last one may lack arguments, and a tool would be called with
+//!    the remaining ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +119,7 @@ struct Call {
     signature: Option<String>,
 }
 
-/// A piece of a tool call.
+/// A tool call or a piece of one.
 #[derive(Default)]
 pub(super) struct CallPiece<'a> {
     /// The call's number, if the protocol has one.
@@ -129,6 +131,8 @@ pub(super) struct CallPiece<'a> {
     /// Complete arguments.
     pub(super) arguments: Option<&'a Value>,
     pub(super) signature: Option<&'a str>,
+    /// True for a complete call, which continues no other.
+    pub(super) is_whole: bool,
 }
 
 impl ReplyBuilder {
@@ -183,7 +187,29 @@ impl ReplyBuilder {
         });
     }
 
-    /// Adds a piece of a call. A piece with a number continues the call with that number; one without continues the last call,
+    /// Adds an element of a stream's `reasoning_details`. Consecutive elements of one type and index are pieces of one.
+    pub(super) fn reasoning_detail(&mut self, piece: &Value) {
+        let last = self.reasoning.last_mut().and_then(|last| last.block.as_mut());
+        let is_same = |known: &&mut Value| {
+            let in_pieces = piece.get("index").is_some() && piece["type"] != "reasoning.encrypted";
+            in_pieces && ["type", "index"].iter().all(|name| known.get(name) == piece.get(name))
+        };
+        let Some((known, fields)) = last.filter(is_same).zip(piece.as_object()) else {
+            return self.reasoning_block(piece);
+        };
+        self.size += piece.to_string().len();
+        for (name, value) in fields {
+            match (&mut known[name], value) {
+                (_, Value::Null) => {}
+                (Value::String(known), Value::String(more)) if name == "text" || name == "summary" => {
+                    known.push_str(more);
+                }
+                (known, value) => *known = value.clone(),
+            }
+        }
+    }
+
+    /// Adds a call or a piece of one. A piece with a number continues the call with that number; one without continues the last call,
     /// unless it starts another: with a different id, or with a name and no id.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) {
         self.size += piece.written.len() + piece.name.len() + piece.id.len() + piece.signature.map_or(0, str::len);
@@ -194,7 +220,7 @@ impl ReplyBuilder {
         let goes_on = known.filter(|known| {
             let is_its_id = piece.id.is_empty() || known.id.is_empty() || known.id == piece.id;
             let begins = piece.place.is_none() && piece.id.is_empty() && !piece.name.is_empty();
-            is_its_id && !begins
+            is_its_id && !begins && !piece.is_whole
         });
         let call = match goes_on {
             Some(known) => known,
@@ -272,6 +298,12 @@ impl ReplyBuilder {
             let message = "the connection ended before the reply was complete: the provider sent no finish reason";
             return Err(Failure::new(FailureKind::Dropped, message));
         };
+        if matches!(
+            finish,
+            FinishReason::Length | FinishReason::ContentFilter | FinishReason::Refusal
+        ) {
+            self.calls.clear();
+        }
         let unnamed = self.calls.iter().any(|call| call.name.is_empty());
         if finish == FinishReason::Malformed || unnamed {
             return Err(malformed("the model wrote an invalid tool call"));
@@ -327,9 +359,8 @@ fn recalled(reasoning: Vec<Reasoned>) -> Recalled {
             recalled.thoughts.push(Thought::Block(block));
             continue;
         }
-        if !one.text.is_empty() {
-            recalled.thoughts.push(Thought::Text(one.text));
-        }
+        // A signed block may have no text, and its signature is valid for no other text.
+        recalled.thoughts.push(Thought::Text(one.text));
         if !one.signature.is_empty() {
             recalled.thoughts.push(Thought::Signature(one.signature));
         }
@@ -342,7 +373,10 @@ impl Call {
         ToolCall {
             id: self.id,
             name: self.name,
-            arguments: self.arguments.unwrap_or_else(|| parsed(&json!(self.written))),
+            arguments: match self.arguments {
+                Some(arguments) if self.written.is_empty() => arguments,
+                Some(_) | None => parsed(&json!(self.written)),
+            },
         }
     }
 }
@@ -457,6 +491,66 @@ mod tests {
         ]);
         assert_eq!(unnamed.len(), 2, "{unnamed:?}");
         assert_eq!(told(vec![piece(Some(0), "a", "t", "")])[0].2, json!({}));
+    }
+
+    #[test]
+    fn whole_calls_with_equal_or_missing_ids_stay_separate() {
+        for (given, expected) in [
+            (["a", "a"], ["a", "a-2"]),
+            (["", "b"], ["call-1", "b"]),
+            (["a", ""], ["a", "call-2"]),
+        ] {
+            let mut builder = ReplyBuilder::default();
+            for (n, id) in given.into_iter().enumerate() {
+                builder.call(&CallPiece {
+                    id,
+                    name: "t",
+                    arguments: Some(&json!({ "n": n })),
+                    is_whole: true,
+                    ..CallPiece::default()
+                });
+            }
+            builder.finished(FinishReason::ToolCalls);
+            let calls = builder.reply("p", "m", &Key::none()).expect("whole").tool_calls;
+            let ids: Vec<&str> = calls.iter().map(|call| &*call.id).collect();
+            assert_eq!(ids, expected);
+            assert_eq!(calls[1].arguments, json!({"n": 1}));
+        }
+    }
+
+    #[test]
+    fn a_reply_that_was_cut_has_no_tool_calls() {
+        for (finish, count) in [
+            (FinishReason::Length, 0),
+            (FinishReason::ContentFilter, 0),
+            (FinishReason::Refusal, 0),
+            (FinishReason::Stop, 2),
+            (FinishReason::ToolCalls, 2),
+        ] {
+            let mut builder = ReplyBuilder::default();
+            builder.text("I delete");
+            for place in [0, 1] {
+                builder.call(&CallPiece {
+                    place: Some(place),
+                    name: "delete",
+                    ..CallPiece::default()
+                });
+            }
+            // The name of the last call may be cut as well.
+            if count == 0 {
+                builder.call(&CallPiece {
+                    place: Some(2),
+                    id: "c",
+                    ..CallPiece::default()
+                });
+            }
+            builder.finished(finish);
+            let reply = builder.reply("p", "m", &Key::none()).expect("a reply");
+            assert_eq!(reply.tool_calls.len(), count, "{finish:?}");
+            assert_eq!(reply.content, "I delete");
+            let expected = if count == 0 { finish } else { FinishReason::ToolCalls };
+            assert_eq!(reply.finish_reason, expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use pirn_conversation::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
-use super::openai::{function, json_schema, merge, tool_choice};
+use super::openai::{function, json_schema, merge, reasons, tool_choice};
 use super::parameters::Names;
 use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
@@ -23,9 +23,13 @@ const NAMES: Names = Names {
 pub(super) fn body(request: &ProviderRequest<'_>) -> Value {
     let parameters = request.parameters;
     let mut body = json!({
-        "model": request.model, "stream": request.streams, "store": false, "include": ["reasoning.encrypted_content"],
+        "model": request.model, "stream": request.streams, "store": false,
         "input": responses::write(request.messages, request.recall("openai")),
     });
+    // Other models refuse it.
+    if parameters.effort.is_some() || reasons(request.model) {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+    }
     if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| {
             let mut tool = function(tool);
@@ -109,9 +113,13 @@ fn item(item: &Value, with_text: bool, reply: &mut ReplyBuilder) {
             id: &text(item, "call_id"),
             name: &text(item, "name"),
             written: &text(item, "arguments"),
+            is_whole: true,
             ..CallPiece::default()
         }),
-        Some("reasoning") => reply.reasoning_block(item),
+        // With neither, only its id remains, which the provider does not know without stored state.
+        Some("reasoning") if item["encrypted_content"].is_string() || item["content"].is_array() => {
+            reply.reasoning_block(item);
+        }
         _ => {}
     }
 }
@@ -137,4 +145,47 @@ fn ended(response: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
         _ => reply.finished(FinishReason::Stop),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::key::Key;
+    use crate::providers::parameters::Parameters;
+
+    #[test]
+    fn encrypted_reasoning_is_requested_from_reasoning_models() {
+        let included = |model: &str, parameters: Value| {
+            let parameters = Parameters::read(parameters.as_object().expect("parameters")).expect("valid ones");
+            body(&ProviderRequest::of_model(model, &parameters, &[]))
+                .get("include")
+                .cloned()
+        };
+        let encrypted = || Some(json!(["reasoning.encrypted_content"]));
+        for model in ["o1", "o4-mini", "gpt-5", "gpt-5.2-mini", "gpt-6", "openai/gpt-5"] {
+            assert_eq!(included(model, json!({})), encrypted(), "{model}");
+        }
+        for model in ["gpt-4o", "gpt-4.1-mini", "gpt-35-turbo", "gpt-5-chat-latest", "olmo"] {
+            assert_eq!(included(model, json!({})), None, "{model}");
+        }
+        assert_eq!(included("a-deployment", json!({"reasoningEffort": "low"})), encrypted());
+        assert_eq!(included("gpt-5", json!({"include": []})), Some(json!([])));
+    }
+
+    #[test]
+    fn reasoning_without_content_is_not_sent_back() {
+        for (item, is_kept) in [
+            (json!({"type": "reasoning", "id": "rs_1", "summary": []}), false),
+            (
+                json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "e"}),
+                true,
+            ),
+        ] {
+            let call = json!({"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"});
+            let mut reply = ReplyBuilder::default();
+            parse_response(&json!({"output": [item, call]}), &mut reply).expect("a body");
+            let reply = reply.reply("openai", "m", &Key::none()).expect("a reply");
+            assert_eq!(reply.metadata.is_some(), is_kept, "{item}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Converts a JSON Schema to the form in which a provider enforces it.
 //!
-//! OpenAI's strict schemas require every property and allow no others: an optional property becomes a nullable one, and its null is
-//! removed from the reply (see [`crate::structured`]). Anthropic's schemas allow optional properties and have no bounds. The
-//! reply is checked against the original schema.
+//! OpenAI's strict schemas are objects, require every property and allow no others: an optional property becomes a nullable one, and
+//! its null is removed from the reply (see [`crate::structured`]). Anthropic's schemas allow optional properties and have neither
+//! bounds nor conditions. The reply is checked against the original schema.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,15 @@ const LOOSE: [&str; 11] = [
 ];
 
 /// Keywords that Anthropic rejects: they are checked in the reply.
-const BOUNDS: [&str; 12] = [
+const BOUNDS: [&str; 20] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedProperties",
     "minimum",
     "maximum",
     "exclusiveMinimum",
@@ -37,12 +45,36 @@ const BOUNDS: [&str; 12] = [
     "maxProperties",
 ];
 
-/// Returns the strict form, or `None` if there is none, for example for an object with arbitrary properties.
+/// Values of `format` that OpenAI and Anthropic accept.
+const FORMATS: [&str; 9] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
+
+/// Returns the strict form, or `None` if there is none, for example for an object with arbitrary properties, or a list.
 pub(super) fn strict(schema: &Value) -> Option<Value> {
+    if schema["type"] != "object" || schema.get("anyOf").is_some() {
+        return None;
+    }
     rewrite(schema, &|object| {
-        if LOOSE.iter().any(|word| object.contains_key(*word)) {
+        if let Some(Value::Array(list)) = object.get("enum")
+            && list.iter().all(Value::is_string)
+        {
+            object.insert("type".to_owned(), json!("string"));
+        }
+        let is_typed = ["type", "$ref", "anyOf"].iter().any(|word| object.contains_key(*word));
+        if !is_typed || LOOSE.iter().any(|word| object.contains_key(*word)) {
             return None;
         }
+        object.remove("default");
+        keep_formats(object, |format| FORMATS.contains(&format));
         closed(object)?;
         let required = required(object.get("required"));
         let Some(Value::Object(properties)) = object.get_mut("properties") else {
@@ -62,11 +94,27 @@ pub(super) fn strict(schema: &Value) -> Option<Value> {
 /// Returns the form without bounds and with closed objects, or `None` if an object allows arbitrary properties.
 pub(super) fn unbounded(schema: &Value) -> Option<Value> {
     rewrite(schema, &|object| {
+        if object.contains_key("patternProperties") {
+            return None;
+        }
         for word in BOUNDS {
             object.remove(word);
         }
+        // The reply is checked for the match of a single one.
+        if let Some(branches) = object.remove("oneOf") {
+            object.entry("anyOf").or_insert(branches);
+        }
+        keep_formats(object, |format| format == "uri" || FORMATS.contains(&format));
         closed(object)
     })
+}
+
+/// Removes `format` if it has another value.
+fn keep_formats(object: &mut Map<String, Value>, accepts: impl Fn(&str) -> bool) {
+    let format = object.get("format").and_then(Value::as_str);
+    if format.is_some_and(|format| !accepts(format)) {
+        object.remove("format");
+    }
 }
 
 /// Sets `additionalProperties` of an object to false. Returns `None` if the schema allows them.
@@ -109,10 +157,7 @@ fn nullable(schema: Value) -> Value {
 
 /// Rewrites a schema and all its subschemas, outermost first.
 fn rewrite(schema: &Value, one: &impl Fn(&mut Map<String, Value>) -> Option<()>) -> Option<Value> {
-    let Value::Object(object) = schema else {
-        return schema.is_boolean().then(|| schema.clone());
-    };
-    let mut object = object.clone();
+    let mut object = schema.as_object()?.clone();
     for word in ["properties", "$defs", "definitions"] {
         if let Some(Value::Object(named)) = object.get_mut(word) {
             for inner in named.values_mut() {
@@ -143,13 +188,13 @@ mod tests {
     fn optional_properties_become_nullable_and_every_property_is_required() {
         let schema = json!({
             "type": "object", "required": ["a"],
-            "properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"type": ["string", "null"]},
+            "properties": {"a": {"enum": ["x"]}, "b": {"type": "integer"}, "c": {"type": ["string", "null"]},
                 "d": {"type": "array", "items": {"type": "object", "properties": {"e": {"type": "number"}}}}},
         });
         let strict = strict(&schema).expect("it has a strict form");
         assert_eq!(strict["required"], json!(["a", "b", "c", "d"]));
         assert_eq!(strict["additionalProperties"], false);
-        assert_eq!(strict["properties"]["a"], json!({"type": "string"}));
+        assert_eq!(strict["properties"]["a"], json!({"enum": ["x"], "type": "string"}));
         assert_eq!(
             strict["properties"]["b"],
             json!({"anyOf": [{"type": "integer"}, {"type": "null"}]})
@@ -160,15 +205,46 @@ mod tests {
     }
 
     #[test]
-    fn an_open_object_has_no_strict_form() {
+    fn a_list_and_an_open_or_untyped_value_have_no_strict_form() {
         for schema in [
             json!({"type": "object"}),
             json!({"type": "object", "properties": {}, "additionalProperties": true}),
             json!({"oneOf": [{"type": "string"}]}),
-            json!({"type": "array", "items": {"type": "object"}}),
+            json!({"type": "array", "items": {"type": "string"}}),
+            json!({"anyOf": [{"type": "string"}]}),
+            json!({"type": "object", "properties": {"a": {}}}),
+            json!({"type": "object", "properties": {"a": true}}),
+            json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}}),
         ] {
             assert_eq!(strict(&schema), None, "{schema}");
         }
+    }
+
+    #[test]
+    fn formats_of_no_provider_are_removed() {
+        let schema = |formats: [Option<&str>; 3]| {
+            let of = |format: Option<&str>| match format {
+                Some(format) => json!({"type": "string", "format": format}),
+                None => json!({"type": "string"}),
+            };
+            let [date, uri, regex] = formats.map(of);
+            json!({"type": "object", "required": ["date", "format", "uri"], "additionalProperties": false,
+                "properties": {"date": date, "format": regex, "uri": uri}})
+        };
+        let written = schema([Some("date"), Some("uri"), Some("regex")]);
+        assert_eq!(strict(&written), Some(schema([Some("date"), None, None])));
+        assert_eq!(unbounded(&written), Some(schema([Some("date"), Some("uri"), None])));
+    }
+
+    #[test]
+    fn conditions_are_removed_for_anthropic() {
+        let either = json!([{"type": "string"}, {"type": "integer"}]);
+        let schema = json!({"type": "object", "properties": {"a": {"oneOf": either}}, "not": {"required": ["z"]},
+            "if": {"required": ["a"]}, "then": {"minProperties": 1}});
+        let expected = json!({"type": "object", "properties": {"a": {"anyOf": either}}, "additionalProperties": false});
+        assert_eq!(unbounded(&schema), Some(expected));
+        let open = json!({"type": "object", "properties": {}, "patternProperties": {"^x": {"type": "string"}}});
+        assert_eq!(unbounded(&open), None);
     }
 
     #[test]

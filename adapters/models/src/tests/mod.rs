@@ -55,6 +55,7 @@ impl Caller {
             }),
             profile: Arc::default(),
             parameters: serde_json::Map::new(),
+            own_parameters: serde_json::Map::new(),
             tools: Vec::new(),
             response_format: None,
             session: self.session.clone(),

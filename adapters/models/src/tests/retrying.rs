@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use pirn_actors::ports::{Model, ModelCall, Models, TokenSink};
+use pirn_actors::ports::{Model, ModelCall, Models, TokenSink, laid_over_profile};
 use pirn_conversation::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -78,6 +78,37 @@ fn retry_after_is_respected_up_to_the_maximum_delay() {
 }
 
 #[test]
+fn every_run_of_a_profile_without_limits_waits_for_retry_after() {
+    let limited = failing("rate_limited", &json!({"status": 429, "retryAfterMs": 5_000}));
+    let retry = json!({"retry": {"maxAttempts": 2, "initialDelayMs": 10}});
+    let registry = registry([scripted(
+        "a",
+        &json!([limited, {"content": "1"}, {"content": "2"}]),
+        &retry,
+    )]);
+    let caller = Caller::saying("x");
+    let (profile, model) = registry.choose(Some("a"));
+    let call = || {
+        model.call(ModelCall {
+            profile: Arc::clone(&profile),
+            ..caller.model_call(TokenSink::closed())
+        })
+    };
+    let mut first = call();
+    let host = caller.host.host();
+    let (reply, waited_until) = caller
+        .host
+        .block_on(async {
+            assert!((&mut first).now_or_never().is_none());
+            let reply = call().await;
+            (reply, host.now())
+        })
+        .expect("they end");
+    assert!(reply.is_ok());
+    assert!(waited_until >= 5_000, "{waited_until}");
+}
+
+#[test]
 fn the_error_names_every_profile_that_was_called() {
     let first = scripted(
         "a",
@@ -98,27 +129,32 @@ fn a_fallback_gets_the_parameters_of_the_node_and_a_separate_session() {
     let first = scripted(
         "a",
         &json!([failing("key", &json!({})), failing("key", &json!({}))]),
-        &json!({"fallback": ["seen"], "parameters": {"temperature": 1, "only": "a"}}),
+        &json!({"fallback": ["seen"], "parameters": {"temperature": 1, "only": "a", "equal": 7}}),
     );
-    let second = json!({"id": "seen", "provider": "seer", "parameters": {"temperature": 0, "top": 5}});
+    let second = json!({"id": "seen", "provider": "seer", "parameters": {"temperature": 0, "top": 5, "equal": 8}});
     let recorder = Arc::new(RecordingModel::default());
     let models = [("seer".to_owned(), Arc::clone(&recorder) as Arc<dyn Model>)].into();
     let profiles = [first, second].into_iter().map(profile).collect();
     let registry = ModelRegistry::with_models(profiles, &models).expect("good profiles");
     let caller = Caller::saying("x");
     let (own, model) = registry.choose(Some("a"));
-    let mut call = ModelCall {
-        parameters: own.parameters.clone().unwrap_or_default(),
+    // One of the node's parameters equals that of the first profile.
+    let of_node = json!({"node": true, "equal": 7})
+        .as_object()
+        .cloned()
+        .expect("parameters");
+    let call = ModelCall {
+        parameters: laid_over_profile(&own, Some(&of_node)),
+        own_parameters: of_node,
         profile: own,
         ..caller.model_call(TokenSink::closed())
     };
-    call.parameters.insert("node".to_owned(), json!(true));
     caller.run(&*model, call).expect("the fallback's reply");
     let calls = recorder.calls.lock().unwrap();
     assert_eq!(calls[0].profile.id, "seen");
     assert_eq!(
         Value::Object(calls[0].parameters.clone()),
-        json!({"temperature": 0, "top": 5, "node": true})
+        json!({"temperature": 0, "top": 5, "node": true, "equal": 7})
     );
 }
 
