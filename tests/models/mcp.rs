@@ -554,7 +554,7 @@ fn a_server_over_http_is_listed_called_and_killed_during_a_call() {
     let said = answers(&run);
     assert_eq!(said[0], "Echo: hi");
     assert!(
-        said[1].contains("the MCP server `ev` ended during the call"),
+        said[1].contains("the request to the MCP server `ev` failed"),
         "{}",
         said[1]
     );

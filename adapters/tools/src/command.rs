@@ -69,13 +69,9 @@ impl Tool for CommandTool {
     }
 
     fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
-        let given = match written(&self.config, &arguments) {
-            Ok(given) => given,
+        let call = match call_of(&self.config, &arguments) {
+            Ok(call) => call,
             Err(why) => return std::future::ready(Err(why)).boxed(),
-        };
-        let call = Call {
-            arguments: given,
-            stdin: self.config.stdin.as_ref().and_then(|text| text.render(&arguments)),
         };
         let command = self.command(&call.arguments, call.stdin.is_some());
         let program = self.config.program.clone();
@@ -83,6 +79,19 @@ impl Tool for CommandTool {
         let limit = self.limit;
         async move { run(command, call.stdin, &program, &good, limit).await }.boxed()
     }
+}
+
+/// Returns the inputs of one call.
+///
+/// # Errors
+/// A sentence, if the call has an argument that is not allowed or lacks one that stdin needs.
+fn call_of(config: &CommandConfig, given: &Value) -> Result<Call, String> {
+    let stdin = config.stdin.as_ref();
+    let stdin = stdin.map(|text| text.render_required("the program's input", given, |value| value));
+    Ok(Call {
+        arguments: written(config, given)?,
+        stdin: stdin.transpose()?,
+    })
 }
 
 /// Returns the arguments of one call. Those that refer to an absent argument are omitted; one that is only a list becomes several.

@@ -115,7 +115,7 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets),
         request.headers_mut().insert(name, value);
     }
     pirn_models::headers::add_idempotency_key(request.headers_mut(), idempotency_key());
-    if let Some((kind, bytes)) = body(config, arguments) {
+    if let Some((kind, bytes)) = body(config, arguments)? {
         let kind = HeaderValue::from_static(kind);
         request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);
         *request.body_mut() = Some(bytes.into());
@@ -126,11 +126,8 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets),
 /// Returns the URL. Values are percent-encoded completely, so they cannot add a segment, a parameter or a fragment, or climb to a
 /// parent path.
 fn url(config: &HttpConfig, arguments: &Value) -> Result<Url, String> {
-    let mut text = config
-        .url
-        .render_with(arguments, encoded)
-        .ok_or("an argument that the URL needs is missing")?;
-    let path_end = text.find(['?', '#']).unwrap_or(text.len());
+    let mut text = config.url.render_required("the URL", arguments, encoded)?;
+    let path_end = text.find('?').unwrap_or(text.len());
     if text[..path_end].split('/').any(is_climb) {
         return Err("an argument makes the URL climb with `.` or `..`".to_owned());
     }
@@ -179,11 +176,14 @@ fn hex(digit: u8) -> char {
 
 /// Returns the request body with its media type: the configured body, or, for methods with a body, the arguments that occur nowhere
 /// else.
-fn body(config: &HttpConfig, arguments: &Value) -> Option<(&'static str, Vec<u8>)> {
+///
+/// # Errors
+/// A sentence, if a body of text refers to an absent argument.
+fn body(config: &HttpConfig, arguments: &Value) -> Result<Option<(&'static str, Vec<u8>)>, String> {
     const JSON: &str = "application/json";
-    match &config.body {
+    Ok(match &config.body {
         Some(Body::Text(template)) => {
-            let text = template.render(arguments).unwrap_or_default();
+            let text = template.render_required("the body", arguments, |value| value)?;
             Some(("text/plain; charset=utf-8", text.into_bytes()))
         }
         Some(Body::Json(shape)) => Some((
@@ -205,7 +205,7 @@ fn body(config: &HttpConfig, arguments: &Value) -> Option<(&'static str, Vec<u8>
             Some((JSON, Value::Object(rest).to_string().into_bytes()))
         }
         None => None,
-    }
+    })
 }
 
 /// Returns the JSON body with filled templates; a field or item that refers to an absent argument is omitted.

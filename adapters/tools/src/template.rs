@@ -1,7 +1,7 @@
 //! Templates over a call's arguments: text with `{{path}}`.
 //!
 //! A path starts with the name of an argument; `{{input}}` is the object of all arguments, unless one has that name. An absent or
-//! null argument makes the whole template empty, so text around an optional argument is omitted with it.
+//! null argument makes the whole template absent, so text around an optional argument is omitted with it.
 
 use std::borrow::Cow;
 
@@ -82,12 +82,27 @@ impl Template {
         self.names().next().is_none()
     }
 
-    /// Renders the template, with each value formatted by `write`. Returns `None` if an argument that it uses is absent or null.
-    pub(super) fn render_with(
+    /// Renders the template for `part` of a call, which cannot be omitted, with each value formatted by `write`.
+    ///
+    /// # Errors
+    /// A sentence that names the first absent argument and `part`.
+    pub(super) fn render_required(
         &self,
+        part: &str,
         arguments: &Value,
         write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>,
-    ) -> Option<String> {
+    ) -> Result<String, String> {
+        self.render_with(arguments, write).ok_or_else(|| {
+            let is_absent = |piece: &&Piece| matches!(piece, Piece::Path(path) if value_at(path, arguments).is_none());
+            match self.pieces.iter().find(is_absent) {
+                Some(Piece::Path(path)) => format!("the argument `{}` is missing, which {part} needs", path.source()),
+                Some(Piece::Text(_)) | None => format!("an argument that {part} needs is missing"),
+            }
+        })
+    }
+
+    /// Renders the template, with each value formatted by `write`. Returns `None` if an argument that it uses is absent or null.
+    fn render_with(&self, arguments: &Value, write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>) -> Option<String> {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
@@ -155,6 +170,11 @@ mod tests {
         for source in ["--max={{max}}", "{{none}}", "{{city}}{{list.7}}", "{{city.name}}"] {
             assert_eq!(render(source), None, "{source}");
         }
+        let both = Template::parse("{{a}} {{b.c}}").unwrap();
+        assert_eq!(
+            both.render_required("the body", &json!({"a": 1, "b": {}}), |value| value),
+            Err("the argument `b.c` is missing, which the body needs".to_owned())
+        );
     }
 
     #[test]

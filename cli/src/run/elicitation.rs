@@ -149,8 +149,38 @@ fn value_of(text: &str, field: &Value) -> Result<Value, String> {
             };
             number.filter(is_right).ok_or_else(|| range(kind, field))
         }
-        _ => Ok(Value::from(text)),
+        _ => {
+            // Checked here, because the engine declines an answer that does not fit and does not ask again.
+            let length = text.chars().count() as u64;
+            let is_long = field["minLength"].as_u64().is_none_or(|least| length >= least);
+            let is_short = field["maxLength"].as_u64().is_none_or(|most| length <= most);
+            let is_right = is_long && is_short && (field["format"] != "email" || is_email(text));
+            is_right.then(|| Value::from(text)).ok_or_else(|| text_form(field))
+        }
     }
+}
+
+/// Returns whether a text has the form of an email address. Servers check the rest.
+fn is_email(text: &str) -> bool {
+    let sides = text.split_once('@');
+    sides.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace))
+}
+
+/// Formats the expected form of a text, such as `a text (at least 2 characters, format email)`.
+fn text_form(field: &Value) -> String {
+    let rules = [
+        field["minLength"]
+            .as_u64()
+            .map(|least| format!("at least {least} characters")),
+        field["maxLength"]
+            .as_u64()
+            .map(|most| format!("at most {most} characters")),
+        field["format"].as_str().map(|format| format!("format {format}")),
+    ];
+    format!(
+        "a text ({})",
+        rules.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Formats the expected form, such as `a whole number from 1 to 100`.
@@ -191,6 +221,8 @@ mod tests {
             json!({"type": "string", "oneOf": [{"const": "h1", "title": "Ada"}, {"const": "h2", "title": "Bo"}]});
         let colors = json!({"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}});
         let whole = json!({"type": "integer", "minimum": 1, "maximum": 9});
+        let mail = json!({"type": "string", "minLength": 2, "format": "email"});
+        let expected_mail = "a text (at least 2 characters, format email)";
         for (text, field, value) in [
             ("2", &color, Ok(json!("blue"))),
             ("red", &color, Ok(json!("red"))),
@@ -206,6 +238,9 @@ mod tests {
             ("y", &json!({"type": "boolean"}), Ok(json!(true))),
             ("maybe", &json!({"type": "boolean"}), Err("y or n")),
             ("7", &json!({"type": "string"}), Ok(json!("7"))),
+            ("a@b.example", &mail, Ok(json!("a@b.example"))),
+            ("a", &mail, Err(expected_mail)),
+            ("notmail", &mail, Err(expected_mail)),
         ] {
             assert_eq!(
                 value_of(text, field),

@@ -104,6 +104,7 @@ fn an_argument_never_chooses_the_host() {
         ("ftp://host/x", "must begin with http"),
         ("https:///x/{{input}}", "no host"),
         ("https://a b/{{input}}", "not a URL"),
+        ("https://api/x#{{input}}", "no `#`"),
     ] {
         let found = faults(http(url));
         assert_eq!(found.len(), 1, "{url}: {found:?}");

@@ -289,6 +289,13 @@ fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
     let url = template(fields, "url", &source, known);
     if let Some(url) = url.as_ref().filter(|_| !source.is_empty()) {
         check_host(fields, url);
+        // It would also swallow the `query`, which is appended.
+        if source.contains('#') {
+            fields.fault(
+                "url",
+                "must have no `#`: a fragment is not sent to the server; write `%23` for the character",
+            );
+        }
     }
     let query = fields.text_table("query").into_iter();
     let query = query.filter_map(|(name, source)| {

@@ -1,7 +1,6 @@
 //! A connection to one MCP server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pirn_actors::current_call::idempotency_key;
@@ -9,15 +8,15 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, JsonObject,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
 };
-use rmcp::service::{RoleClient, RunningService, ServiceError, ServiceExt};
-use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError, ServiceExt};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use tokio::runtime::Handle;
 
 use super::child::Child;
 use super::flow::BoundedTransport;
-use super::oauth_client::OAuthHttpClient;
+use super::oauth_client::{OAuthHttpClient, Refused, redirects};
 use super::pages::every_page;
 use super::server_requests::{Handler, ServerRequestRouter};
 use super::tasks::{TaskFlagReader, TaskOnlyTools};
@@ -27,16 +26,21 @@ use super::within;
 use crate::config::{McpServerConfig, Transport};
 use pirn_models::headers::{self, Secrets};
 
-/// Adds advice to an error if the server answered 401 (`is_refused`).
-fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
-    match (is_refused, has_oauth) {
-        (false, _) => error.to_owned(),
-        (true, true) => "it refuses the token of `oauth` (401): check `scope` and `resource`".to_owned(),
-        (true, false) => {
-            "it requires a key (401): set one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or set \
-             `oauth`, which fetches tokens"
-                .to_owned()
-        }
+/// Returns the reason that a message was not sent, without the names of rmcp's types.
+fn send_failure(error: &DynamicTransportError, http: Option<&OAuthHttpClient>) -> String {
+    match (http, error.error.downcast_ref::<Refused>()) {
+        (Some(http), Some(error)) => http.reason(error),
+        _other => error.error.to_string(),
+    }
+}
+
+/// Returns the reason that a server did not start.
+fn start_failure(error: &ClientInitializeError, http: Option<&OAuthHttpClient>) -> String {
+    let closed = || http.and_then(OAuthHttpClient::last_failure);
+    match error {
+        ClientInitializeError::TransportError { error, .. } => send_failure(error, http),
+        ClientInitializeError::ConnectionClosed(_) => closed().unwrap_or_else(|| error.to_string()),
+        other => other.to_string(),
     }
 }
 
@@ -45,11 +49,8 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
     child: Option<Child>,
     task_only_tools: TaskOnlyTools,
-    has_oauth: bool,
-    /// True while the server answers 401.
-    is_refused: Arc<AtomicBool>,
-    /// Values from `headersEnv`, redacted in messages.
-    secrets: Secrets,
+    /// Client of a server over HTTP.
+    http: Option<OAuthHttpClient>,
 }
 
 /// Request to a server.
@@ -66,8 +67,10 @@ pub(super) enum Request {
 pub(super) enum CallError {
     /// The server answered with an error, or in a form that is not supported.
     Refused(String),
-    /// The connection failed. The message contains the server's exit status if it is known.
-    Broken(String),
+    /// The request failed, but the connection can be used for others.
+    Failed(String),
+    /// The connection has ended. The message contains the server's exit status if it is known.
+    Ended(String),
 }
 
 impl Connection {
@@ -97,11 +100,9 @@ impl Connection {
                         service,
                         child: Some(child),
                         task_only_tools,
-                        has_oauth: false,
-                        is_refused: Arc::default(),
-                        secrets: Secrets::default(),
+                        http: None,
                     }),
-                    Some(Err(error)) => Err(child.why(|| error.to_string()).await),
+                    Some(Err(error)) => Err(child.why(|| start_failure(&error, None)).await),
                     // On a timeout the exit status is not reported: the server exits because its stdin was closed.
                     None => Err(child.after(late())),
                 }
@@ -114,14 +115,13 @@ impl Connection {
             } => {
                 let all = headers::build_headers(headers, headers_env, |name| std::env::var(name).ok());
                 let all = all.map_err(|error| error.to_string())?;
-                let secrets = Secrets::of(all.iter().skip(headers.len()).map(|(_, value)| value));
+                let secrets = all.iter().skip(headers.len()).map(|(_, value)| value.clone()).collect();
                 let all = all.into_iter().collect();
                 let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
                 // A new session with a restarted server has the time limit of the first session.
                 to.session_recovery_timeout = limit;
                 let client = reqwest::Client::builder()
-                    // The headers contain secrets, which a redirect must not send to another server.
-                    .redirect(reqwest::redirect::Policy::none())
+                    .redirect(redirects())
                     .build()
                     .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
                 let tokens = oauth.clone().map(|oauth| Arc::new(Tokens::new(oauth, client.clone())));
@@ -129,23 +129,16 @@ impl Connection {
                     // Fetched before the first request to the server, so that a faulty `oauth` config is reported as such.
                     tokens.token().await?;
                 }
-                let has_oauth = tokens.is_some();
-                let client = OAuthHttpClient::new(client, tokens);
-                let is_refused = client.is_refused();
-                let transport = StreamableHttpClientTransport::with_client(client, to);
+                let client = OAuthHttpClient::new(client, tokens, url, secrets);
+                let transport = StreamableHttpClientTransport::with_client(client.clone(), to);
                 match within(limit, Box::pin(about.serve(BoundedTransport::new(transport)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: None,
                         task_only_tools,
-                        has_oauth,
-                        is_refused,
-                        secrets,
+                        http: Some(client),
                     }),
-                    Some(Err(error)) => {
-                        let is_refused = is_refused.load(Ordering::Relaxed);
-                        Err(secrets.redact(in_words(&error.to_string(), is_refused, has_oauth)))
-                    }
+                    Some(Err(error)) => Err(client.secrets().redact(start_failure(&error, Some(&client)))),
                     None => Err(late()),
                 }
             }
@@ -199,9 +192,10 @@ impl Connection {
     /// Dropping the future sends a cancellation to the server.
     pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<ToolContent, CallError> {
         let peer = self.service.peer();
-        let shown = TextFilter {
+        // Created for each text, because the access token may be replaced during the call.
+        let shown = || TextFilter {
             limit,
-            secrets: &self.secrets,
+            secrets: self.secrets(),
         };
         let is_task = "the tool runs as a task, which is not supported".to_owned();
         let wants_more = "the server requests a continuation that is not supported".to_owned();
@@ -213,21 +207,21 @@ impl Connection {
                     params.meta = Some(meta.into());
                 }
                 match peer.call_tool_once(params).await {
-                    Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, &shown)),
+                    Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, &shown())),
                     Ok(CallToolResponse::Task(_)) => return Err(CallError::Refused(is_task)),
                     Ok(_more) => return Err(CallError::Refused(wants_more)),
                     Err(error) => Err(error),
                 }
             }
             Request::Resource(uri) => match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
-                Ok(ReadResourceResponse::Complete(result)) => Ok(Ok(text::of_resource(result, &shown))),
+                Ok(ReadResourceResponse::Complete(result)) => Ok(Ok(text::of_resource(result, &shown()))),
                 Ok(_more) => return Err(CallError::Refused(wants_more)),
                 Err(error) => Err(error),
             },
             Request::Prompt(name, arguments) => {
                 let params = GetPromptRequestParams::new(name).with_arguments(arguments);
                 match peer.get_prompt_once(params).await {
-                    Ok(GetPromptResponse::Complete(result)) => Ok(Ok(text::of_prompt(result, &shown))),
+                    Ok(GetPromptResponse::Complete(result)) => Ok(Ok(text::of_prompt(result, &shown()))),
                     Ok(_more) => return Err(CallError::Refused(wants_more)),
                     Err(error) => Err(error),
                 }
@@ -235,24 +229,36 @@ impl Connection {
         };
         match answered {
             Ok(said) => said.map_err(CallError::Refused),
-            Err(ServiceError::McpError(error)) => Err(CallError::Refused(shown.text(error.message.into_owned()))),
+            Err(ServiceError::McpError(error)) => Err(CallError::Refused(shown().text(error.message.into_owned()))),
             Err(ServiceError::UnexpectedResponse) => Err(CallError::Refused(
                 "the server's answer does not follow the protocol".to_owned(),
             )),
-            Err(error) => Err(CallError::Broken(match &self.child {
-                Some(child) => child.why(|| error.to_string()).await,
-                None => shown.text(self.in_words(&error)),
-            })),
+            Err(error) => {
+                let why = self.in_words(&error);
+                Err(match &self.child {
+                    Some(child) => CallError::Ended(child.why(|| why).await),
+                    None if self.is_closed() => CallError::Ended(shown().text(why)),
+                    None => CallError::Failed(shown().text(why)),
+                })
+            }
         }
     }
 
     fn in_words(&self, error: &ServiceError) -> String {
-        let words = in_words(
-            &error.to_string(),
-            self.is_refused.load(Ordering::Relaxed),
-            self.has_oauth,
-        );
-        self.secrets.redact(words)
+        let http = self.http.as_ref();
+        let words = match error {
+            ServiceError::TransportSend(error) => send_failure(error, http),
+            ServiceError::TransportClosed => http
+                .and_then(OAuthHttpClient::last_failure)
+                .unwrap_or_else(|| "the connection was closed before the answer was complete".to_owned()),
+            other => other.to_string(),
+        };
+        self.secrets().redact(words)
+    }
+
+    /// Returns the secrets that the server has received.
+    fn secrets(&self) -> Secrets {
+        self.http.as_ref().map(OAuthHttpClient::secrets).unwrap_or_default()
     }
 
     /// Returns true if the connection has ended.

@@ -2,8 +2,8 @@
 //!
 //! 1. Servers are started and their tools listed before a run starts. Connections use a separate runtime. They are independent
 //!    of the task that started them and of the embedding program's runtime.
-//! 2. If a server exits or its connection fails, calls in progress end with an error. The next call restarts the server, up to
-//!    the number of `restarts` in its config.
+//! 2. If a server exits or its connection ends, calls in progress end with an error. The next call restarts the server, up to
+//!    the number of `restarts` in its config. A failed request over HTTP ends only its call.
 //! 3. On shutdown, a server that is a program is first asked to exit: its stdin is closed, then it receives SIGTERM. If it does
 //!    not exit in time, its process group is killed. If [`McpServers`] is dropped without a shutdown, the group is killed at
 //!    once.

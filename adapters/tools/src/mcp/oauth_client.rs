@@ -3,14 +3,16 @@
 //! A restarted server may answer a request of an unknown session with 400 instead of 404, or with an error that has no request
 //! id, so that no caller receives it. Both are reported as an expired session: the client then opens a new session and repeats
 //! the request there.
+//!
+//! Errors contain no URL, because its query may contain a key.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::stream::BoxStream;
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, StatusCode};
+use pirn_models::headers::Secrets;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::{Client, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -19,7 +21,8 @@ use sse_stream::Sse;
 
 use super::token::Tokens;
 
-type Refused = StreamableHttpError<reqwest::Error>;
+/// Error of a request.
+pub(super) type Refused = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// HTTP client of one server.
@@ -27,33 +30,99 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 pub(super) struct OAuthHttpClient {
     client: Client,
     tokens: Option<Arc<Tokens>>,
-    /// True if the server answered the last request with 401.
-    is_refused: Arc<AtomicBool>,
+    /// Values of `headersEnv` and of the URL that the server receives and may repeat.
+    secrets: Arc<[HeaderValue]>,
+    /// Reason that the last message was not accepted; empty if it was.
+    last_failure: Arc<Mutex<String>>,
 }
 
 impl OAuthHttpClient {
-    pub(super) fn new(client: Client, tokens: Option<Arc<Tokens>>) -> Self {
+    /// Creates a client of the server at `url`. `secrets` are the values of `headersEnv`.
+    pub(super) fn new(client: Client, tokens: Option<Arc<Tokens>>, url: &str, mut secrets: Vec<HeaderValue>) -> Self {
+        secrets.extend(secrets_of(url, &client));
         Self {
             client,
             tokens,
-            is_refused: Arc::default(),
+            secrets: secrets.into(),
+            last_failure: Arc::default(),
         }
     }
 
-    /// Returns a flag that is true while the server answers 401. The errors of rmcp show the status only in their text.
-    pub(super) fn is_refused(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_refused)
+    /// Returns the secrets that the server has received, including access tokens.
+    pub(super) fn secrets(&self) -> Secrets {
+        let tokens = self.tokens.as_ref().map(|tokens| tokens.recent()).unwrap_or_default();
+        Secrets::of(self.secrets.iter().chain(&tokens))
     }
 
-    /// Sends a request with a token, and sets `is_refused` by the answer.
+    /// Returns the reason of a failed request. An error without details is described by the last failure of a message.
+    pub(super) fn reason(&self, error: &Refused) -> String {
+        match error {
+            StreamableHttpError::TransportChannelClosed | StreamableHttpError::SessionExpired => {
+                self.last_failure().unwrap_or_else(|| error.to_string())
+            }
+            error => self.described(error),
+        }
+    }
+
+    /// Returns the reason that the last message was not accepted; `None` if it was.
+    pub(super) fn last_failure(&self) -> Option<String> {
+        let failure = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(failure).filter(|failure| !failure.is_empty())
+    }
+
+    /// Describes an error without the names of rmcp's types.
+    fn described(&self, error: &Refused) -> String {
+        if is_unauthorized(error) {
+            let advice = if self.tokens.is_some() {
+                "it refuses the token of `oauth` (401): check `scope` and `resource`"
+            } else {
+                "it requires a key (401): set one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or \
+                 set `oauth`, which fetches tokens"
+            };
+            return advice.to_owned();
+        }
+        match error {
+            StreamableHttpError::Client(error) => cause(error),
+            StreamableHttpError::Io(error) => error.to_string(),
+            // The rest of this message quotes the parser and a part of the body, which may cut a secret.
+            StreamableHttpError::UnexpectedServerResponse(said) if said.starts_with("could not parse") => {
+                "its answer is not a message of the protocol".to_owned()
+            }
+            StreamableHttpError::UnexpectedServerResponse(said) => said.trim_end_matches([':', ' ']).to_owned(),
+            StreamableHttpError::UnexpectedContentType(kind) => format!(
+                "its answer is {} instead of JSON or an event stream",
+                kind.as_deref().unwrap_or("of unknown type")
+            ),
+            StreamableHttpError::InsufficientScope(error) => match &error.required_scope {
+                Some(scope) => format!("HTTP 403 Forbidden: it requires the scope `{scope}`"),
+                None => "HTTP 403 Forbidden".to_owned(),
+            },
+            other => other.to_string(),
+        }
+    }
+
+    /// Sends a request with a token.
     async fn send<T, F: Future<Output = Result<T, Refused>>>(
         &self,
         request: impl Fn(Option<String>) -> F,
     ) -> Result<T, Refused> {
-        let answered = self.send_with_token(request).await;
-        let is_refused = matches!(&answered, Err(error) if is_unauthorized(error));
-        self.is_refused.store(is_refused, Ordering::Relaxed);
-        answered
+        // Without the URL also for rmcp, which logs errors.
+        self.send_with_token(request).await.map_err(|error| match error {
+            StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+            other => other,
+        })
+    }
+
+    /// Returns the result of a sent message, and records it as the last failure if it is one.
+    fn posted(
+        &self,
+        answer: Result<StreamableHttpPostResponse, Refused>,
+        has_session: bool,
+    ) -> Result<StreamableHttpPostResponse, Refused> {
+        let answer = answered(answer, has_session);
+        let failure = answer.as_ref().err().map(|error| self.described(error));
+        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = failure.unwrap_or_default();
+        answer
     }
 
     /// Sends a request with a token. If the server refuses the token, sends the request once more with another one.
@@ -77,6 +146,45 @@ impl OAuthHttpClient {
             answered => answered,
         }
     }
+}
+
+/// Returns the deepest cause of an error, such as `Connection refused (os error 111)`.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    let first: &dyn std::error::Error = error;
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    causes.last().unwrap_or(first).to_string()
+}
+
+/// Returns a URL without its user, query and fragment, which may contain keys.
+pub(super) fn shown_url(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// Returns the policy for redirects: an error with the target. A followed redirect could send secrets to another server.
+pub(super) fn redirects() -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(|attempt| {
+        let target = shown_url(attempt.url());
+        attempt.error(format!("it redirects to {target}, and redirects are not followed"))
+    })
+}
+
+/// Returns the secrets in a URL: the password, as written and in its header, and values of the query, as written and decoded.
+fn secrets_of(url: &str, client: &Client) -> Vec<HeaderValue> {
+    let Ok(url) = Url::parse(url) else {
+        return Vec::new();
+    };
+    let written = url.query().unwrap_or_default().split('&');
+    let written = written.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value).to_owned());
+    let decoded = url.query_pairs().map(|(_, value)| value.into_owned());
+    // A value without a digit is rather a word, such as `production`, which must stay in results.
+    let values = written
+        .chain(decoded)
+        .filter(|value| value.bytes().any(|byte| byte.is_ascii_digit()));
+    let all = values.chain(url.password().map(str::to_owned));
+    let mut secrets: Vec<HeaderValue> = all.filter_map(|text| HeaderValue::try_from(text).ok()).collect();
+    let request = client.get(url).build().ok();
+    secrets.extend(request.and_then(|request| request.headers().get(AUTHORIZATION).cloned()));
+    secrets
 }
 
 /// Returns true if the server answered 401.
@@ -125,7 +233,7 @@ impl StreamableHttpClient for OAuthHttpClient {
             self.client
                 .post_message(uri, message, session_id.clone(), token, headers.clone())
         });
-        answered(answer.await, session_id.is_some())
+        self.posted(answer.await, session_id.is_some())
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -142,7 +250,7 @@ impl StreamableHttpClient for OAuthHttpClient {
             self.client
                 .post_message_with_max_sse_event_size(uri, message, session, token, headers.clone(), most)
         });
-        answered(answer.await, session_id.is_some())
+        self.posted(answer.await, session_id.is_some())
     }
 
     async fn delete_session(

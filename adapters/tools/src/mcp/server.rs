@@ -129,7 +129,11 @@ impl Server {
         let said = connection.ask(request, self.config.limits.max_output_bytes).await;
         said.map_err(|error| match error {
             CallError::Refused(message) => message,
-            CallError::Broken(how) => {
+            CallError::Failed(why) => {
+                tracing::warn!(server = self.id(), why, "a request to an MCP server failed");
+                format!("the request to the MCP server `{}` failed: {why}", self.id())
+            }
+            CallError::Ended(how) => {
                 tracing::warn!(server = self.id(), how, "an MCP server ended during a call");
                 let next = if self.state().restarts_left > 0 {
                     "it is restarted at the next call"

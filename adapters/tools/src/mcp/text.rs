@@ -1,9 +1,7 @@
 //! Conversion of a server's result into text, images and files.
 
 use pirn_definition::message::Part;
-use rmcp::model::{
-    CallToolResult, ContentBlock, GetPromptResult, ImageContent, ReadResourceResult, ResourceContents, Role,
-};
+use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role};
 use serde_json::Value;
 
 use crate::output::TruncatedOutput;
@@ -16,14 +14,14 @@ const EMPTY: &str = "(no content)";
 pub(super) type ToolContent = (String, Vec<Part>);
 
 /// Length limit and secrets for a server's text.
-pub(super) struct TextFilter<'a> {
+pub(super) struct TextFilter {
     /// Maximum length of the text in bytes; the rest is cut.
     pub(super) limit: usize,
     /// Secrets sent to the server, which it may repeat.
-    pub(super) secrets: &'a Secrets,
+    pub(super) secrets: Secrets,
 }
 
-impl TextFilter<'_> {
+impl TextFilter {
     /// Returns the text with redacted secrets, cut to `limit` bytes.
     pub(super) fn text(&self, text: String) -> String {
         // Redacted before the cut, because the cut could leave a part of a secret, which would not be recognised.
@@ -37,7 +35,7 @@ impl TextFilter<'_> {
 /// Returns the text and the images of a tool result; `Err` if the server marks the result as an error.
 ///
 /// Structured content is appended as text, unless the text already contains the equal JSON value.
-pub(super) fn of(result: CallToolResult, shown: &TextFilter<'_>) -> Result<ToolContent, String> {
+pub(super) fn of(result: CallToolResult, shown: &TextFilter) -> Result<ToolContent, String> {
     let mut media = Media::default();
     let mut texts: Vec<String> = Vec::new();
     for content in result.content {
@@ -58,7 +56,7 @@ pub(super) fn of(result: CallToolResult, shown: &TextFilter<'_>) -> Result<ToolC
 }
 
 /// Returns the text of a resource, with its images and files.
-pub(super) fn of_resource(result: ReadResourceResult, shown: &TextFilter<'_>) -> ToolContent {
+pub(super) fn of_resource(result: ReadResourceResult, shown: &TextFilter) -> ToolContent {
     let mut media = Media::default();
     let mut texts = Vec::new();
     for content in result.contents {
@@ -68,13 +66,7 @@ pub(super) fn of_resource(result: ReadResourceResult, shown: &TextFilter<'_>) ->
                 uri, mime_type, blob, ..
             } => {
                 let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                if media.has_room_for(&blob) {
-                    let url = format!("data:{kind};base64,{blob}");
-                    let is_image = kind.starts_with("image/");
-                    media
-                        .parts
-                        .push(if is_image { Part::image(url) } else { Part::file(url) });
-                } else {
+                if !media.accepts(&kind, &blob, true) {
                     texts.push(left_out(&format!("resource {uri}"), &kind, blob.len()));
                 }
             }
@@ -85,7 +77,7 @@ pub(super) fn of_resource(result: ReadResourceResult, shown: &TextFilter<'_>) ->
 }
 
 /// Returns the messages of a prompt, each prefixed by its role. A single message has no prefix.
-pub(super) fn of_prompt(result: GetPromptResult, shown: &TextFilter<'_>) -> ToolContent {
+pub(super) fn of_prompt(result: GetPromptResult, shown: &TextFilter) -> ToolContent {
     let mut media = Media::default();
     let is_one = result.messages.len() == 1;
     let texts: Vec<String> = result
@@ -106,15 +98,12 @@ pub(super) fn of_prompt(result: GetPromptResult, shown: &TextFilter<'_>) -> Tool
 /// Returns the text of a content block. Returns `None` for an image that fits the limits, and adds it to `media`.
 fn said(content: ContentBlock, media: &mut Media) -> Option<String> {
     match content {
-        ContentBlock::Image(image) if media.has_room_for(&image.data) => {
-            media.parts.push(image_of(&image));
-            None
-        }
+        ContentBlock::Image(image) if media.accepts(&image.mime_type, &image.data, false) => None,
         other => Some(part(other)),
     }
 }
 
-fn cut(texts: &[String], media: Media, shown: &TextFilter<'_>) -> ToolContent {
+fn cut(texts: &[String], media: Media, shown: &TextFilter) -> ToolContent {
     let media = media.parts;
     let text = shown.text(texts.join("\n"));
     if text.is_empty() && media.is_empty() {
@@ -124,9 +113,11 @@ fn cut(texts: &[String], media: Media, shown: &TextFilter<'_>) -> ToolContent {
     }
 }
 
-fn image_of(image: &ImageContent) -> Part {
-    Part::image(format!("data:{};base64,{}", image.mime_type, image.data))
-}
+/// Media types of the images that every provider accepts. Another type in a conversation would fail each of its later requests.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Media type of the files that providers accept.
+const PDF: &str = "application/pdf";
 
 /// Maximum length of an image's base64. Providers refuse larger images.
 const MOST_IMAGE: usize = 8 << 20;
@@ -142,15 +133,34 @@ struct Media {
 }
 
 impl Media {
-    /// Reserves space for an image or a file. Returns false if a limit would be exceeded.
-    fn has_room_for(&mut self, base64: &str) -> bool {
+    /// Adds an image, or a PDF if `with_files`. Returns false if its type or encoding is not accepted, or a limit is exceeded.
+    fn accepts(&mut self, kind: &str, base64: &str, with_files: bool) -> bool {
+        // Without parameters, as in `image/png; charset=binary`.
+        let kind = kind.split(';').next().unwrap_or(kind).trim().to_ascii_lowercase();
+        let kind = if kind == "image/jpg" {
+            "image/jpeg"
+        } else {
+            kind.as_str()
+        };
+        let is_image = IMAGES.contains(&kind);
         let bytes = self.bytes + base64.len();
-        let has_room = base64.len() <= MOST_IMAGE && bytes <= MOST_MEDIA;
-        if has_room {
+        let is_small = base64.len() <= MOST_IMAGE && bytes <= MOST_MEDIA;
+        let is_accepted = (is_image || with_files && kind == PDF) && is_small && is_base64(base64);
+        if is_accepted {
+            let url = format!("data:{kind};base64,{base64}");
+            self.parts
+                .push(if is_image { Part::image(url) } else { Part::file(url) });
             self.bytes = bytes;
         }
-        has_room
+        is_accepted
     }
+}
+
+/// Returns whether the text is base64 with padding, and not empty.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !digits.is_empty() && text.len() - digits.len() <= 2 && text.len().is_multiple_of(4) && digits.bytes().all(is_digit)
 }
 
 /// Returns text unchanged, and a short description of any other content.
@@ -186,8 +196,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn shown(secrets: &Secrets, limit: usize) -> TextFilter<'_> {
-        TextFilter { limit, secrets }
+    fn shown(secrets: &Secrets, limit: usize) -> TextFilter {
+        TextFilter {
+            limit,
+            secrets: secrets.clone(),
+        }
     }
 
     fn text(result: Value) -> Result<String, String> {
@@ -202,6 +215,34 @@ mod tests {
         let image = Part::image("data:image/png;base64,AAAA");
         let said = of(result, &shown(&Secrets::default(), 60));
         assert_eq!(said, Ok(("a".to_owned(), vec![image])));
+    }
+
+    #[test]
+    fn only_media_that_every_provider_accepts_are_passed_on() {
+        for (kind, data, is_image, is_resource) in [
+            ("image/png", "AAAA", true, true),
+            ("IMAGE/JPEG; q=1", "AAA=", true, true),
+            ("image/jpg", "AA==", true, true),
+            ("application/pdf", "AAAA", false, true),
+            ("image/svg+xml", "AAAA", false, false),
+            ("application/zip", "AAAA", false, false),
+            ("audio/wav", "AAAA", false, false),
+            ("image/png", "***", false, false),
+            ("image/png", "AAA", false, false),
+            ("image/png", "", false, false),
+        ] {
+            let result = json!({"content": [{"type": "image", "data": data, "mimeType": kind}]});
+            let result = serde_json::from_value(result).expect("a result");
+            let resource = json!({"contents": [{"uri": "x:y", "mimeType": kind, "blob": data}]});
+            let resource = serde_json::from_value(resource).expect("a resource");
+            let filter = shown(&Secrets::default(), 1_000);
+            let image = of(result, &filter).expect("no error");
+            let resource = of_resource(resource, &filter);
+            for ((text, parts), is_passed) in [(image, is_image), (resource, is_resource)] {
+                assert_eq!(parts.len(), usize::from(is_passed), "{kind}: {parts:?}");
+                assert_eq!(text.contains("left out"), !is_passed, "{kind}: {text}");
+            }
+        }
     }
 
     #[test]

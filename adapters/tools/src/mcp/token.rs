@@ -1,15 +1,19 @@
 //! OAuth access tokens by the client-credentials grant (RFC 6749, section 4.4).
 //!
 //! A token is requested when it is first needed, shortly before it expires, and when the server refuses it. Errors contain
-//! neither tokens nor the client's secret.
+//! neither tokens nor the client's secret, also not encoded.
 
+use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use pirn_definition::definition::shown_variable_name;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use super::oauth_client::{cause, shown_url};
 use crate::config::OauthConfig;
 
 /// Time limit of a token request.
@@ -24,12 +28,17 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// Maximum number of characters of an answer in an error.
 const SHOWN: usize = 300;
 
+/// Number of retained tokens, which are redacted in the server's answers.
+const RECENT: usize = 16;
+
 /// Access tokens for one server.
 pub(super) struct Tokens {
     config: OauthConfig,
     client: reqwest::Client,
     /// Current token. Locked during a token request, so that concurrent callers send only one.
     kept: Mutex<Option<Token>>,
+    /// The last tokens, the newest at the end.
+    recent: std::sync::Mutex<VecDeque<HeaderValue>>,
 }
 
 struct Token {
@@ -55,6 +64,7 @@ impl Tokens {
             config,
             client,
             kept: Mutex::new(None),
+            recent: std::sync::Mutex::default(),
         }
     }
 
@@ -74,6 +84,11 @@ impl Tokens {
         self.other_than(Some(refused)).await
     }
 
+    /// Returns the last tokens, also those that were replaced: an answer may repeat the one of its request.
+    pub(super) fn recent(&self) -> VecDeque<HeaderValue> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn other_than(&self, refused: Option<&str>) -> Result<String, String> {
         let mut kept = self.kept.lock().await;
         let is_good =
@@ -84,6 +99,13 @@ impl Tokens {
         *kept = None;
         let granted = self.ask().await?;
         let text = granted.access_token.clone();
+        if let Ok(token) = HeaderValue::from_str(&text) {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.push_back(token);
+            if recent.len() > RECENT {
+                recent.pop_front();
+            }
+        }
         let life = granted.life();
         let until = life.and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 5))));
         *kept = Some(Token {
@@ -125,19 +147,33 @@ impl Tokens {
         if !config.is_in_body {
             request = request.basic_auth(encoded(&config.client_id), Some(encoded(&secret)));
         }
-        let failed = |error: reqwest::Error| format!("no token from {}: {}", config.token_url, error.without_url());
-        let mut response = request.send().await.map_err(failed)?;
+        let endpoint = reqwest::Url::parse(&config.token_url).map_or_else(|_| String::new(), |url| shown_url(&url));
+        let failed = |error: reqwest::Error| format!("no token from {endpoint}: {}", cause(&error));
+        let request = request.build().map_err(failed)?;
+        let header = request
+            .headers()
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let header = header
+            .and_then(|value| value.strip_prefix("Basic "))
+            .unwrap_or_default();
+        // The longest first: a shorter one may be a part of it.
+        let forms = [header.to_owned(), encoded(&secret), secret];
+        let mut response = self.client.execute(request).await.map_err(failed)?;
         let status = response.status();
         let mut answer = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(failed)? {
             answer.extend_from_slice(&piece);
             if answer.len() > MAX_ANSWER {
-                return Err(format!("no token from {}: its answer is too long", config.token_url));
+                return Err(format!("no token from {endpoint}: its answer is too long"));
             }
         }
         let refused = |why: String| {
-            let why = why.replace(&secret, "***");
-            Err(format!("no token from {} ({status}): {why}", config.token_url))
+            let forms = forms.iter().filter(|form| !form.is_empty());
+            let why = forms.fold(why, |why, form| why.replace(form.as_str(), "***"));
+            // Shortened after the replacement, because the cut could leave a part of the secret.
+            let why: String = why.chars().take(SHOWN).collect();
+            Err(format!("no token from {endpoint} ({status}): {why}"))
         };
         if !status.is_success() {
             return refused(reason(&answer));
@@ -165,9 +201,9 @@ impl Granted {
     }
 }
 
-/// Returns the reason of a refusal: `error` and `error_description`, or the start of the answer if it has no `error`.
+/// Returns the reason of a refusal: `error` and `error_description`, or the whole answer if it has no `error`.
 fn reason(answer: &[u8]) -> String {
-    let text = match serde_json::from_slice::<Value>(answer) {
+    match serde_json::from_slice::<Value>(answer) {
         Ok(said) if said["error"].is_string() => {
             let code = said["error"].as_str().unwrap_or_default();
             match said["error_description"].as_str() {
@@ -176,8 +212,7 @@ fn reason(answer: &[u8]) -> String {
             }
         }
         _other => String::from_utf8_lossy(answer).trim().to_owned(),
-    };
-    text.chars().take(SHOWN).collect()
+    }
 }
 
 /// Encodes a string as `application/x-www-form-urlencoded`, which RFC 6749 requires for the id and the secret in a header.

@@ -146,8 +146,11 @@ fn stdin_is_written_and_a_program_may_ignore_it() {
             .expect("cat works")
             .contains("output cut: the first 65536 bytes of 100000")
     );
+    let absent = call(&cat, json!({})).expect_err("an input is never silently empty");
+    assert!(absent.contains("the argument `text` is missing"), "{absent}");
+    let unfed = command(&json!({}), json!({"program": "cat"}));
     assert_eq!(
-        call(&cat, json!({})),
+        call(&unfed, json!({})),
         Ok("(no output)".to_owned()),
         "stdin is closed where there is no input"
     );

@@ -1,5 +1,7 @@
 //! Calls of configured tools with real programs and requests.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -76,4 +78,54 @@ pub(super) fn call(registry: &ToolRegistry, arguments: Value) -> Result<String, 
     } else {
         Ok(result.content)
     }
+}
+
+/// A received request.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) line: String,
+    pub(super) headers: Vec<String>,
+    pub(super) body: String,
+}
+
+impl Seen {
+    pub(super) fn has(&self, header: &str) -> bool {
+        self.headers.iter().any(|other| other.eq_ignore_ascii_case(header))
+    }
+}
+
+/// Reads one request and sends the answer to it.
+pub(super) fn serve(stream: &TcpStream, answer: impl FnOnce(&Seen) -> String) -> Seen {
+    let mut reader = BufReader::new(stream);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        let line = line.trim_end().to_owned();
+        if line.is_empty() {
+            break;
+        }
+        lines.push(line);
+    }
+    let length = lines
+        .iter()
+        .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).expect("a body");
+    let seen = Seen {
+        line: lines.remove(0),
+        headers: lines,
+        body: String::from_utf8(body).expect("UTF-8"),
+    };
+    // The write fails if the client has closed after reading enough.
+    let _ = (&*stream).write_all(answer(&seen).as_bytes());
+    seen
+}
+
+/// Returns a response that ends its connection.
+pub(super) fn answer(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -1,28 +1,14 @@
 //! HTTP tools, tested against a server on the loopback interface that answers one request per connection.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read;
+use std::net::TcpListener;
 use std::path::Path;
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
-use super::fixtures::{call, calling, registry, runtime};
+use super::fixtures::{Seen, answer, call, calling, registry, runtime, serve};
 use crate::tools_of;
-
-/// A received request.
-#[derive(Debug)]
-struct Seen {
-    line: String,
-    headers: Vec<String>,
-    body: String,
-}
-
-impl Seen {
-    fn has(&self, header: &str) -> bool {
-        self.headers.iter().any(|other| other.eq_ignore_ascii_case(header))
-    }
-}
 
 /// A server that sends these responses, one per connection, and records the requests.
 struct Server {
@@ -36,7 +22,7 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let seen = std::thread::spawn(move || {
             let answers = answers.into_iter();
-            let seen = answers.map(|answer| serve(&listener.accept().expect("a connection").0, &answer));
+            let seen = answers.map(|answer| serve(&listener.accept().expect("a connection").0, |_| answer));
             seen.collect()
         });
         Self { url, seen }
@@ -45,39 +31,6 @@ impl Server {
     fn seen(self) -> Vec<Seen> {
         self.seen.join().expect("the server ends")
     }
-}
-
-fn serve(stream: &TcpStream, answer: &str) -> Seen {
-    let mut reader = BufReader::new(stream);
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        let line = line.trim_end().to_owned();
-        if line.is_empty() {
-            break;
-        }
-        lines.push(line);
-    }
-    let length = lines
-        .iter()
-        .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body).expect("a body");
-    // The write fails if the client has closed after reading enough.
-    let _ = (&*stream).write_all(answer.as_bytes());
-    Seen {
-        line: lines.remove(0),
-        headers: lines,
-        body: String::from_utf8(body).expect("UTF-8"),
-    }
-}
-
-fn answer(status: &str, body: &str) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
 }
 
 /// Calls a tool once against a server with these responses; returns the result and the recorded requests.
@@ -114,10 +67,19 @@ fn a_dot_segment_or_missing_argument_sends_no_request() {
     for (given, part) in [
         (json!({"a": ".."}), "climb"),
         (json!({"a": "."}), "climb"),
-        (json!({}), "is missing"),
+        (json!({}), "the argument `a` is missing, which the URL needs"),
     ] {
         assert!(call(&tool, given).expect_err("refused").contains(part));
     }
+    let text = registry(
+        &json!({"a": {}, "b": {}}),
+        json!({"http": {"method": "POST", "url": "http://127.0.0.1:9", "body": "{{a}} {{b}}"}}),
+    );
+    let absent = call(&text, json!({"a": 1})).expect_err("refused");
+    assert!(
+        absent.contains("the argument `b` is missing, which the body needs"),
+        "{absent}"
+    );
 }
 
 #[test]

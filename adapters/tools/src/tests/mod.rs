@@ -4,4 +4,6 @@ mod command;
 mod fixtures;
 #[cfg(feature = "tools")]
 mod http;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod registry;
