@@ -63,6 +63,7 @@ pub(crate) struct NewRun {
     pub(crate) trigger_depth: u32,
     pub(crate) session: Option<SessionSeed>,
     pub(crate) client_tools: Option<Arc<Vec<ToolDefinition>>>,
+    pub(crate) run_seed: Option<u64>,
 }
 
 impl Beginning {
@@ -92,6 +93,8 @@ impl NewRun {
         host: &Host,
         run_bytes: u64,
     ) -> RunSeed {
+        // Drawn in any case, because the order under virtual time takes its numbers from the same sequence.
+        let drawn = host.random();
         RunSeed {
             run_id: Arc::clone(run_id),
             graph: self.graph,
@@ -102,13 +105,14 @@ impl NewRun {
             is_unlimited: self.is_unlimited,
             deadline_ms: self.deadline_ms,
             trigger_depth: self.trigger_depth,
-            seed: host.random(),
+            seed: self.run_seed.unwrap_or(drawn),
             // Recorded, because a rebuilt run must repeat the order of starts.
             picks_starts: host.picks_order(),
             run_bytes,
             session: self.session,
             client_tools: self.client_tools,
             summaries: SummaryRules::new(self.summary_profile),
+            gaps: Vec::new(),
         }
     }
 }

@@ -186,3 +186,35 @@ fn an_equal_fork_has_no_difference_in_its_outcome() {
     let difference = block_on(engine.diff("r", "f")).expect("both are read");
     assert!(difference.outcome.equal, "{difference:?}");
 }
+
+#[test]
+fn time_limits_and_waits_of_a_fork_exclude_the_time_before_its_start() {
+    let waits = r#"{"id": "waits", "config": {"timeoutMs": 60000},
+        "nodes": [{"id": "s", "type": "START"}, {"id": "a", "type": "WAIT", "config": {"seconds": 40}},
+                  {"id": "b", "type": "WAIT", "config": {"seconds": 15}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "b"}, {"from": "b", "to": "e"}]}"#;
+    let engine = Engine::builder().virtual_time(None).store(MemoryStore::new());
+    let engine = engine.workflows(waits).build().expect("builds");
+    let played = |id: &str| {
+        let run = engine.run("waits").run_id(id).start().expect("starts");
+        run.outcome_blocking();
+        engine.wait_idle();
+    };
+    played("r");
+    // Also a fork that shares a step of its base's own.
+    for (base, step, id) in [("r", 0, "f"), ("r", 1, "g"), ("f", 1, "h"), ("h", 1, "i")] {
+        // The clock passes the time limit of every earlier run.
+        played(&format!("before-{id}"));
+        let fork = block_on(engine.fork(base, step).make(id)).expect("is forked");
+        let report = block_on(fork.start()).expect("starts").outcome_blocking();
+        engine.wait_idle();
+        let view = block_on(engine.view(id, None)).expect("is read");
+        for report in [&report, &view.report] {
+            assert_eq!(
+                (report.status, report.elapsed_ms),
+                (ThreadStatus::Completed, 55_000),
+                "{id}"
+            );
+        }
+    }
+}

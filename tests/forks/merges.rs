@@ -1,6 +1,6 @@
 //! SPEC section 4: values that a join merges into its parent: variables, the conversation, tokens spent.
 
-use pirn::{Engine, Message, Role};
+use pirn::{Engine, EventType, Message, Role};
 use pirn_tests::world::{code, forked, node, run, run_in, say, wait};
 use serde_json::{Value, json};
 
@@ -71,6 +71,43 @@ fn variables_are_merged_by_the_mode_of_the_join() {
         );
         assert_eq!(ran.code(), code, "{merge}");
         assert_eq!(json!(ran.report.variables), variables, "{merge}");
+    }
+}
+
+#[test]
+fn assignments_are_merged_even_if_they_do_not_change_the_value() {
+    let cases = [
+        // The reducer, the mode and the values of the paths. The value before the FORK is 1.
+        ("min", "all", [json!(1), json!(5)], Ok(json!(1))),
+        ("sum", "all", [json!(1), json!(2)], Ok(json!(3))),
+        ("", "all", [json!(1), json!(2)], Err("VARIABLE_MERGE_CONFLICT")),
+        ("", "all", [json!(2), json!(2.0)], Ok(json!(2))),
+        ("append", "main", [json!(2), json!(3)], Ok(json!(2))),
+    ];
+    for (reduce, merge, values, expected) in cases {
+        let set = |path: usize| {
+            let fields = json!({"variableName": "x", "expression": values[path].to_string()});
+            vec![node(&format!("v{path}"), "VARIABLE", fields)]
+        };
+        let join = json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": merge});
+        let mut bundle = forked(&[set(0), set(1)], false, &join);
+        bundle["variables"] = json!([{"name": "x", "type": "number", "value": 1}]);
+        if !reduce.is_empty() {
+            bundle["variables"][0]["reduce"] = json!(reduce);
+        }
+        let ran = run(&bundle, Value::Null);
+        let case = format!("{reduce} {merge} {values:?}");
+        let changes = ran.of(EventType::VariableChanged);
+        match expected {
+            Ok(value) => {
+                assert_eq!((ran.code(), &ran.report.variables["x"]), ("", &value), "{case}");
+                assert_eq!(changes.len(), 3, "{case}");
+                let last = &changes[2];
+                assert_eq!(*last.thread_id, *ran.report.thread_id, "{case}");
+                assert_eq!(last.raised.fields["value"], value, "{case}");
+            }
+            Err(code) => assert_eq!((ran.code(), changes.len()), (code, 2), "{case}"),
+        }
     }
 }
 

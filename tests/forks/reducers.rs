@@ -1,5 +1,6 @@
 //! Variables that several paths set and a reducer combines: named reducers and expressions, at a JOIN and after a MAP.
 
+use pirn::EventType;
 use pirn_tests::world::{Ran, code, forked, line, node, run, wait};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -101,8 +102,11 @@ fn a_map_returns_only_the_variables_in_assign_in_item_order() {
     let values = [(json!([3]), 9), (json!([1]), 5), (json!(null), 1)];
     let ran = mapped(&values, Some("append"), &json!(["x"]));
     assert_eq!(ran.code(), "");
-    // The item with `null` added nothing.
-    assert_eq!(ran.report.variables["x"], json!([3, 1]));
+    // Also of the item that assigned the initial value.
+    assert_eq!(ran.report.variables["x"], json!([3, 1, null]));
+    let changes = ran.of(EventType::VariableChanged).into_iter();
+    let last = &changes.last().expect("the MAP assigned x").raised.fields;
+    assert_eq!(json!([last["name"], last["value"]]), json!(["x", [3, 1, null]]));
     assert!(!ran.report.variables.contains_key("own"));
     let ran = mapped(&values, Some("append"), &json!([]));
     assert_eq!(

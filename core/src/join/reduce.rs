@@ -1,13 +1,72 @@
 //! Reducers: combine the values that several paths gave one variable.
 
 use std::collections::HashSet;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use foldhash::fast::FixedState;
 use pirn_definition::definition::ReducerWord;
 use pirn_definition::error::ScriptFault;
 use pirn_definition::value::ValueBudget;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
+
+/// A value that equals another if their numbers are equal by value: `1` and `1.0` are one number, as in an expression.
+#[derive(Clone, Copy)]
+pub(super) struct ByValue<'a>(pub(super) &'a Value);
+
+impl PartialEq for ByValue<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.0, other.0) {
+            (Value::Number(a), Value::Number(b)) => by_value(a) == by_value(b),
+            (Value::Array(a), Value::Array(b)) => a.iter().map(ByValue).eq(b.iter().map(ByValue)),
+            (Value::Object(a), Value::Object(b)) => {
+                let is_in_b = |(name, a)| b.get(name).is_some_and(|b| ByValue(a) == ByValue(b));
+                a.len() == b.len() && a.iter().all(is_in_b)
+            }
+            (a, b) => a == b,
+        }
+    }
+}
+
+impl Eq for ByValue<'_> {}
+
+impl Hash for ByValue<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self.0).hash(state);
+        match self.0 {
+            Value::Null => {}
+            Value::Bool(value) => value.hash(state),
+            Value::Number(number) => by_value(number).hash(state),
+            Value::String(text) => text.hash(state),
+            Value::Array(items) => {
+                items.len().hash(state);
+                for item in items {
+                    ByValue(item).hash(state);
+                }
+            }
+            Value::Object(fields) => {
+                // The sum does not depend on the order of the fields, which may be that of their insertion.
+                let hashes = fields
+                    .iter()
+                    .map(|(name, value)| FixedState::default().hash_one((name, ByValue(value))));
+                hashes.fold(0, u64::wrapping_add).hash(state);
+            }
+        }
+    }
+}
+
+/// Returns the integer if the number is one, else the bits of the floating-point number.
+fn by_value(number: &Number) -> Result<i128, u64> {
+    if let Some(integer) = number.as_i128() {
+        return Ok(integer);
+    }
+    let float = number.as_f64().unwrap_or_default();
+    // Within the range of the type the conversion is exact. All integers of JSON are far below the limit.
+    if float.fract() == 0.0 && float.abs() < 1e38 {
+        Ok(float as i128)
+    } else {
+        Err(float.to_bits())
+    }
+}
 
 /// Combines the values of the paths, in path order. Returns `None` if a value has a type that the reducer does not accept. Linear
 /// in the total size of the values.
@@ -23,7 +82,7 @@ pub(super) fn reduce<'a>(
         // Without a budget, because a copy of one value cannot grow in a loop.
         ReducerWord::Last => values.last().cloned(),
         ReducerWord::Append => Some(Value::Array(listed(values, |_| true)?)),
-        ReducerWord::Union => Some(Value::Array(listed(values, first_of_each())?)),
+        ReducerWord::Union => Some(Value::Array(listed(values, first_of_each(ByValue))?)),
         ReducerWord::Merge => merge(values)?.map(Value::Object),
         ReducerWord::Sum | ReducerWord::Min | ReducerWord::Max => {
             let Some(first) = values.next().cloned() else {
@@ -50,10 +109,10 @@ pub(super) fn misfit(reducer: ReducerWord, values: &[&Value]) -> Option<usize> {
     alone.or_else(|| values.iter().position(|&value| !is_like_first(value)))
 }
 
-/// Returns a predicate that is true for items without an equal predecessor. The set's order is never observable.
-fn first_of_each<'a, T: Hash + Eq + 'a>() -> impl FnMut(&&'a T) -> bool {
-    let mut known: HashSet<&T, FixedState> = HashSet::default();
-    move |item| known.insert(*item)
+/// Returns a predicate that is true for items without a predecessor of an equal key. The set's order is never observable.
+fn first_of_each<'a, T: 'a, K: Hash + Eq>(key: impl Fn(&'a T) -> K) -> impl FnMut(&&'a T) -> bool {
+    let mut known: HashSet<K, FixedState> = HashSet::default();
+    move |item| known.insert(key(*item))
 }
 
 /// Concatenates the items of all lists that satisfy the predicate; a value that is not a list is an item.
@@ -139,6 +198,21 @@ mod tests {
                 Some(json!([1, 2, 3, [4]])),
             ),
             (ReducerWord::Union, json!([[1, 1], [2, 1], 3]), Some(json!([1, 2, 3]))),
+            (
+                ReducerWord::Union,
+                json!([1, 1.0, -0.0, 0, 0.5, 0.5, {"a": [2], "b": 1}, {"b": 1.0, "a": [2.0]}, 1e300, "1", true, []]),
+                Some(json!([1, -0.0, 0.5, {"a": [2], "b": 1}, 1e300, "1", true])),
+            ),
+            (
+                ReducerWord::Union,
+                // Two integers that are equal as floating-point numbers, and the number that equals one of them.
+                json!([
+                    9_007_199_254_740_993_i64,
+                    9_007_199_254_740_992_i64,
+                    9_007_199_254_740_992.0
+                ]),
+                Some(json!([9_007_199_254_740_993_i64, 9_007_199_254_740_992_i64])),
+            ),
             (ReducerWord::Sum, json!([1, 2, 3]), Some(json!(6))),
             (
                 ReducerWord::Min,
@@ -200,7 +274,7 @@ mod tests {
             let comparisons = Cell::new(0);
             // Half of them occur twice.
             let items: Vec<Item<'_>> = (0..count).map(|no| Item(no / 2, &comparisons)).collect();
-            assert_eq!(items.iter().filter(first_of_each()).count(), count / 2);
+            assert_eq!(items.iter().filter(first_of_each(|item| item)).count(), count / 2);
             assert!(comparisons.get() < 2 * count, "{} of {count}", comparisons.get());
         }
     }

@@ -1,8 +1,7 @@
 //! Merge of thread variables at a JOIN.
 //!
-//! A branch *wrote* a variable if its value at the JOIN differs from the snapshot taken at the FORK. If one branch changed `x`
-//! and another did not, the change is taken over. Two branches conflict only if they changed `x` to different values, or to values
-//! that the reducer of `x` cannot combine.
+//! If one branch assigned `x` and another did not, the assignment is taken over, also if the value is that before the FORK. Two
+//! branches conflict only if they assigned different values to `x`, or values that the reducer of `x` cannot combine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::CompiledReducer;
 use serde_json::{Map, Value, json};
 
-use super::reduce::{misfit, reduce};
+use super::reduce::{ByValue, misfit, reduce};
 use crate::thread::{PendingReduction, type_of};
 
 /// The thread variables of a branch at the JOIN.
@@ -20,7 +19,7 @@ use crate::thread::{PendingReduction, type_of};
 pub struct BranchVariables<'a> {
     /// Id from the definition.
     pub path_id: &'a str,
-    /// Variables of the branch, including unchanged ones.
+    /// Variables that the branch assigned.
     pub variables: Vec<(&'a str, &'a Value)>,
 }
 
@@ -92,15 +91,14 @@ pub struct MergedVariables {
 }
 
 /// Returns the assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path order.
-/// `snapshot` looks up a thread variable as of the FORK, `reducer` the reducer of a name.
+/// `reducer` looks up the reducer of a name.
 ///
 /// # Errors
-/// `VARIABLE_MERGE_CONFLICT` with every name that two branches changed to different values and that has no applicable reducer;
+/// `VARIABLE_MERGE_CONFLICT` with every name to which two branches assigned different values and that has no applicable reducer;
 /// `SCRIPT_LIMIT_EXCEEDED` if a reducer's value becomes too large.
 ///
 /// [`Verdict::Succeeded`]: super::Verdict::Succeeded
-pub fn merge_variables<'a>(
-    snapshot: impl Fn(&str) -> Option<&'a Value>,
+pub fn merge_variables(
     reducer: impl Fn(&str) -> Option<CompiledReducer>,
     branches: &[BranchVariables<'_>],
 ) -> Result<MergedVariables, RunError> {
@@ -108,9 +106,7 @@ pub fn merge_variables<'a>(
     let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
     for branch in branches {
         for (name, value) in &branch.variables {
-            if snapshot(name) != Some(*value) {
-                writes.entry(name).or_default().push((branch.path_id, value));
-            }
+            writes.entry(name).or_default().push((branch.path_id, value));
         }
     }
     let mut merged = MergedVariables::default();
@@ -137,7 +133,8 @@ pub fn merge_variables<'a>(
                 reduce(word, values)?
             }
             Some(CompiledReducer::Expression(_)) | None => {
-                others.iter().all(|(_, value)| value == first).then(|| (*first).clone())
+                let is_first = |(_, value): &(&str, &Value)| ByValue(value) == ByValue(first);
+                others.iter().all(is_first).then(|| (*first).clone())
             }
         };
         if let Some(value) = value {
@@ -185,39 +182,26 @@ mod tests {
             .collect()
     }
 
-    fn merge(snapshot: &Value, variables: &[Value]) -> Result<Value, Value> {
-        match merge_variables(|name| snapshot.get(name), |_| None, &branches(variables)) {
+    fn merge(variables: &[Value]) -> Result<Value, Value> {
+        match merge_variables(|_| None, &branches(variables)) {
             Ok(merged) => Ok(json!(merged.variables)),
             Err(conflict) => Err(conflict.into_facts().details.unwrap_or_default()),
         }
     }
 
     #[test]
-    fn a_value_equal_to_the_snapshot_is_not_a_write() {
-        let merged = merge(
-            &json!({"x": 1, "y": 1}),
-            &[json!({"x": 2, "y": 1}), json!({"x": 1, "y": 1})],
-        );
-        assert_eq!(merged, Ok(json!({"x": 2})));
-    }
-
-    #[test]
     fn equal_writes_do_not_conflict() {
-        let merged = merge(&json!({}), &[json!({"x": {"deep": [1]}}), json!({"x": {"deep": [1]}})]);
-        assert_eq!(merged, Ok(json!({"x": {"deep": [1]}})));
+        let merged = merge(&[
+            json!({"x": {"deep": [1]}}),
+            json!({"x": {"deep": [1.0]}}),
+            json!({"y": 1}),
+        ]);
+        assert_eq!(merged, Ok(json!({"x": {"deep": [1]}, "y": 1})));
     }
 
     #[test]
     fn two_different_values_for_one_name_conflict_and_every_name_is_listed() {
-        let snapshot = json!({"x": 0, "y": 0, "z": 0});
-        let conflict = merge(
-            &snapshot,
-            &[
-                json!({"x": 1, "y": 1, "z": 7}),
-                json!({"x": 2, "y": 0, "z": 0}),
-                json!({"x": 0, "y": 2, "z": 0}),
-            ],
-        );
+        let conflict = merge(&[json!({"x": 1, "y": 1, "z": 7}), json!({"x": 2}), json!({"y": 2})]);
         let expected = json!({"conflicts": {"x": {"a": 1, "b": 2}, "y": {"a": 1, "c": 2}}});
         assert_eq!(conflict, Err(expected));
     }
@@ -229,7 +213,7 @@ mod tests {
             json!({"big": f64::MAX, "n": "a", "x": 2}),
         ];
         let sums = |name: &str| (name != "x").then_some(CompiledReducer::Word(ReducerWord::Sum));
-        let error = merge_variables(|_| None, sums, &branches(&values)).expect_err("a conflict");
+        let error = merge_variables(sums, &branches(&values)).expect_err("a conflict");
         let parts: Vec<&str> = error.message.split("; ").collect();
         let expected = [
             "branches set x to different values",
@@ -244,11 +228,11 @@ mod tests {
 
     #[test]
     fn a_null_variable_unknown_to_the_parent_is_a_write() {
-        assert_eq!(merge(&json!({}), &[json!({"x": null})]), Ok(json!({"x": null})));
+        assert_eq!(merge(&[json!({"x": null})]), Ok(json!({"x": null})));
     }
 
     #[test]
     fn without_branches_no_variable_is_merged() {
-        assert_eq!(merge(&json!({"x": 1}), &[]), Ok(json!({})));
+        assert_eq!(merge(&[]), Ok(json!({})));
     }
 }

@@ -67,6 +67,7 @@ impl RunMachine {
         let mut machine = Self {
             run_id: seed.run_id,
             started_at: now,
+            gaps: seed.gaps,
             seed: seed.seed,
             picks_starts: seed.picks_starts,
             graphs: Graphs::default(),

@@ -69,7 +69,7 @@ pub use replay::trigger_decisions::{TriggerDecision, TriggerDecisions};
 pub use replay::trigger_progress::{Matching, TriggerProgress};
 pub use replay::waiting::{PendingWaits, WaitReason};
 pub use settings::Settings;
-pub use state::{RunMachine, RunSeed};
+pub use state::{ForkGap, RunMachine, RunSeed};
 pub use triggers::triggered::{detached, event_fields};
 pub use typed::OutputError;
 

@@ -66,6 +66,25 @@ pub struct RunSeed {
     pub client_tools: Option<Arc<Vec<ToolDefinition>>>,
     /// Rules for summaries.
     pub summaries: SummaryRules,
+    /// Gaps before the starts of forks, if the run is one.
+    pub gaps: Vec<ForkGap>,
+}
+
+/// Time between the last step that a fork shares with its base and the start of the fork. Time limits and the elapsed time of the
+/// fork do not include the gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkGap {
+    /// Time of the last shared step.
+    pub from: Millis,
+    /// Start of the fork. Its own steps have this time or a later one.
+    pub to: Millis,
+}
+
+impl ForkGap {
+    /// Returns the length of the gap's part before this time.
+    pub fn until(self, now: Millis) -> Millis {
+        now.min(self.to).saturating_sub(self.from)
+    }
 }
 
 /// State of a run. `machine.rs` has the table of its messages.
@@ -73,6 +92,8 @@ pub struct RunSeed {
 pub struct RunMachine {
     pub(super) run_id: Arc<str>,
     pub(super) started_at: Millis,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) gaps: Vec<ForkGap>,
     pub(super) seed: u64,
     #[serde(default)]
     pub(super) picks_starts: bool,

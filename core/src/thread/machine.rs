@@ -157,13 +157,14 @@ impl ThreadMachine {
     pub fn branch(graph: &Arc<Graph>, seed: &BranchSeed<'_>) -> Self {
         let Snapshot {
             input,
-            variables,
+            mut variables,
             outputs,
             last,
             loops,
             event,
             // Constant time: every field of a snapshot is shared by pointer.
         } = seed.snapshot.clone();
+        variables.enter_branch();
         let whole = ThreadSeed {
             thread_id: ThreadId::new(Arc::clone(seed.run_id), seed.no),
             kind: ThreadKind::Branch,
@@ -327,10 +328,12 @@ fn defined_variables(graph: &Graph, is_wanted: fn(VariableScope) -> bool) -> Var
         variables.define(
             definition.name.as_str().into(),
             Variable {
-                value: Arc::new(definition.value.clone()),
-                variable_type: definition.variable_type,
-                readonly: definition.readonly,
                 is_of_session: definition.scope == VariableScope::Session,
+                ..Variable::new(
+                    Arc::new(definition.value.clone()),
+                    definition.variable_type,
+                    definition.readonly,
+                )
             },
         );
     }

@@ -114,6 +114,7 @@ impl Harness {
             session: None,
             client_tools: None,
             summaries: SummaryRules::new(None),
+            gaps: Vec::new(),
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);
         let mut harness = Self {

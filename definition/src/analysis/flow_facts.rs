@@ -469,7 +469,7 @@ impl EarliestEnds {
 
     /// The duration of an inner fork is that of the slowest path that must complete.
     fn join(&mut self, fork: &Fork, paths: &[PathOutcomes]) {
-        let (counted, wanted) = wanted(fork);
+        let (counted, wanted) = wanted(&fork.join, fork.paths.len());
         if !self.counts || counted != CountedEnd::Completed {
             return;
         }

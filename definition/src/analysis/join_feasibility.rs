@@ -5,7 +5,7 @@
 //! exhaustive search over the join machine.
 
 use crate::definition::{ForkStrategy, JoinStrategy};
-use crate::graph::Fork;
+use crate::graph::{Fork, JoinRule};
 
 /// Possible ends of one path of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +40,14 @@ pub(super) enum Infeasible {
     TooSlow { earliest_ms: u64, timeout_ms: u64 },
 }
 
-/// Returns the counted sort of end, and the number of such ends that decide for success.
-pub(super) fn wanted(fork: &Fork) -> (CountedEnd, usize) {
-    let all = fork.paths.len();
-    match fork.join.strategy {
+/// Returns the counted sort of end, and the number of such ends of `all` paths that decide for success.
+pub(super) fn wanted(rule: &JoinRule, all: usize) -> (CountedEnd, usize) {
+    match rule.strategy {
         JoinStrategy::AllCompleted => (CountedEnd::Completed, all),
         JoinStrategy::AnyCompleted => (CountedEnd::Completed, 1),
         JoinStrategy::AllFailed => (CountedEnd::Failed, all),
         JoinStrategy::AnyFailed => (CountedEnd::Failed, 1),
-        JoinStrategy::SuccessCountThreshold => (CountedEnd::Completed, fork.join.threshold as usize),
+        JoinStrategy::SuccessCountThreshold => (CountedEnd::Completed, rule.threshold as usize),
     }
 }
 
@@ -62,7 +61,7 @@ pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
 
 /// Checks that the JOIN can succeed with some combination of ends.
 pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Result<(), Infeasible> {
-    let (counted, wanted) = wanted(fork);
+    let (counted, wanted) = wanted(&fork.join, fork.paths.len());
     let ends_so = |path: &&PathOutcomes| match counted {
         CountedEnd::Completed => path.completes,
         CountedEnd::Failed => path.fails,
@@ -96,7 +95,7 @@ pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> 
 
 /// True if the JOIN can fail with some combination of ends.
 pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
-    let (counted, wanted) = wanted(fork);
+    let (counted, wanted) = wanted(&fork.join, fork.paths.len());
     let spoils = |path: &&PathOutcomes| match counted {
         CountedEnd::Completed => path.fails,
         CountedEnd::Failed => path.completes,
@@ -142,7 +141,7 @@ impl OutcomeCounts {
 
 /// Returns for each path whether some run starts it, because the JOIN can be undecided at that point.
 pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Vec<bool> {
-    let (counted, wanted) = wanted(fork);
+    let (counted, wanted) = wanted(&fork.join, fork.paths.len());
     let spare = paths.len().saturating_sub(wanted);
     let mut before = OutcomeCounts::default();
     let mut starts = Vec::with_capacity(paths.len());

@@ -1,13 +1,15 @@
-//! `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH`: the JOIN fails whatever its paths do.
+//! `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH`: the JOIN or MAP fails whatever its paths do.
+
+use serde_json::Value;
 
 use super::flow_facts::FlowFacts;
-use super::join_feasibility::{CountedEnd, Infeasible};
+use super::join_feasibility::{CountedEnd, Infeasible, wanted};
 use super::{Analysis, Flow};
 use crate::definition::{FaultCode, JoinStrategy};
-use crate::graph::Fork;
 use crate::graph::diagnostics::pointer;
+use crate::graph::{Fork, NodeKind, ValueSpec};
 
-/// Reports each such JOIN.
+/// Reports each such JOIN, and each MAP of a literal list that is too short.
 pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     for (fork, ends) in flow.graph.forks.iter().zip(&facts.forks) {
         let Some(why) = ends.infeasible else { continue };
@@ -29,6 +31,39 @@ pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
             &pointer!["nodes", fork.join_node as usize, "config", key],
             message,
         );
+    }
+    for (place, node) in flow.graph.nodes.iter().enumerate() {
+        let NodeKind::Map(map) = &node.kind else { continue };
+        let Some(count) = literal_count(&map.items) else {
+            continue;
+        };
+        let (_, wanted) = wanted(&map.join, count);
+        if count >= wanted {
+            continue;
+        }
+        let (code, key) = match map.join.strategy {
+            JoinStrategy::SuccessCountThreshold => (FaultCode::ThresholdOutOfReach, "threshold"),
+            _ => (FaultCode::JoinNeverSucceeds, "joinStrategy"),
+        };
+        let message = format!(
+            "`{}` can never succeed: it needs at least {wanted} items and has {count}",
+            node.id
+        );
+        found.warn(flow.origin, code, &pointer!["nodes", place, "config", key], message);
+    }
+}
+
+/// Returns the number of items that the definition states; `None` if an expression or a template determines it.
+fn literal_count(items: &ValueSpec) -> Option<usize> {
+    match items {
+        ValueSpec::Literal(value) => match &**value {
+            Value::Array(items) => Some(items.len()),
+            Value::Object(fields) => Some(fields.len()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        },
+        ValueSpec::List(items) => Some(items.len()),
+        ValueSpec::Object(fields) => Some(fields.len()),
+        ValueSpec::Expression(_) | ValueSpec::Template(_) => None,
     }
 }
 

@@ -130,7 +130,7 @@ fault_codes! {
     AmbiguousHistoryOptions = "AMBIGUOUS_HISTORY_OPTIONS",
     /// Warning: an edge that is drawn but never taken.
     IgnoredEdge = "IGNORED_EDGE",
-    /// Warning: the JOIN fails whatever its paths do.
+    /// Warning: the JOIN or MAP fails whatever its paths do.
     JoinNeverSucceeds = "JOIN_NEVER_SUCCEEDS",
     /// Warning: fewer paths can complete than `threshold` requires.
     ThresholdOutOfReach = "THRESHOLD_OUT_OF_REACH",

@@ -49,6 +49,7 @@ pub use history_options::{
 };
 pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
 pub use json::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_from_value, pointer_token};
+pub(crate) use load::steps_of;
 pub use load::{Loaded, load, nearest, script_files, skill_folders};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,

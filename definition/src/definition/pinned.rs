@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The sections of the pinned context, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,6 +51,19 @@ pub struct Pinned {
     /// Folder notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder_notes: Option<PinnedText<FolderNotes>>,
+}
+
+impl Pinned {
+    /// Sets a section; `null` removes it. Returns an error if the value does not have the section's form.
+    pub(crate) fn set<'v, D: Deserializer<'v>>(&mut self, section: PinSection, value: D) -> Result<(), D::Error> {
+        match section {
+            PinSection::Role => self.role = Option::deserialize(value)?,
+            PinSection::Todo => self.todo = Option::deserialize(value)?,
+            PinSection::UsefulInfo => self.useful_info = Option::deserialize(value)?,
+            PinSection::FolderNotes => self.folder_notes = Option::deserialize(value)?,
+        }
+        Ok(())
+    }
 }
 
 /// Literal text, or a structured form.

@@ -149,7 +149,7 @@ impl<'a> Diagnostics<'a> {
             self.fault(code, pointer, "a variable needs a name that is not empty");
         } else if !is_name(name) {
             let message = format!("`{name}` cannot be the name of a variable");
-            let help = "a name has letters, digits, `_` and `$`, starts with no digit, and is not a word of JavaScript";
+            let help = "a name has letters, digits, `_` and `$`, starts with no digit, and is neither a word of JavaScript nor `__proto__`";
             self.fault_with_help(code, pointer, message, help);
         } else if name.contains('-') {
             let message = format!("`{name}` is read as a subtraction in expressions: a hyphen is an operator");

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::diagnostics::{Diagnostics, child, pointer};
 use super::model::{LoopNode, NodeIx, NodeKind};
 use super::nodes::NodeCompiler;
@@ -90,6 +92,13 @@ impl NodeCompiler<'_, '_> {
         }
         let iterable = source.map(|source| {
             let pointer = child(&pointer, "iterable");
+            if !may_iterate(&source.iterable) {
+                let message = format!(
+                    "`iterable` is {}: expected a list, an object, a whole number from 0 or an expression",
+                    source.iterable
+                );
+                self.report.fault(FaultCode::InvalidValue, &pointer, message);
+            }
             self.snippets.input(&source.iterable, &pointer, self.report)
         });
         Some(NodeKind::LoopStart(LoopNode {
@@ -109,5 +118,20 @@ impl NodeCompiler<'_, '_> {
             start: self.partners[place]?,
             break_condition,
         })
+    }
+}
+
+/// Lowest number from which on a floating-point number does not identify one integer.
+const INEXACT: f64 = 9_007_199_254_740_992.0;
+
+/// True unless a literal value has no items. A string is an expression, which is evaluated at run time.
+fn may_iterate(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => false,
+        Value::Number(number) => {
+            let is_whole = |number: f64| number.fract() == 0.0 && (0.0..INEXACT).contains(&number);
+            number.is_u64() || number.as_f64().is_some_and(is_whole)
+        }
+        Value::String(_) | Value::Array(_) | Value::Object(_) => true,
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::diagnostics::{child, pointer};
 use super::model::{JoinRule, MapNode, NodeKind};
 use super::nodes::NodeCompiler;
@@ -38,6 +40,23 @@ impl NodeCompiler<'_, '_> {
         self.context
             .check_variables(&map.assign, variables, &child(&pointer, "assign"), self.report);
         let timeout_ms = self.report.seconds(map.timeout, || child(&pointer, "timeout"));
+        let most = map.most_items();
+        let count = match &map.items {
+            Value::Array(items) => Some(items.len()),
+            Value::Object(fields) => Some(fields.len()),
+            Value::String(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                let message = format!("`items` is {}: expected a list, an object or an expression", map.items);
+                self.report
+                    .fault(FaultCode::InvalidValue, &child(&pointer, "items"), message);
+                None
+            }
+        };
+        if let Some(count) = count.filter(|count| *count > most as usize) {
+            let message = format!("{count} items: at most {most} (`maxItems`)");
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "items"), message);
+        }
         let items = self.snippets.input(&map.items, &child(&pointer, "items"), self.report);
         let input = map.input.as_ref().map(|input| {
             let pointer = child(&pointer, "input");
@@ -66,7 +85,7 @@ impl NodeCompiler<'_, '_> {
             },
             conversation: map.conversation,
             assign: map.assign.iter().map(|name| Arc::from(name.as_str())).collect(),
-            max_items: map.most_items(),
+            max_items: most,
         }))
     }
 }

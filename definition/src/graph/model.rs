@@ -118,6 +118,10 @@ impl Graph {
     pub fn fork(&self, ix: ForkIx) -> &Fork {
         &self.forks[ix as usize]
     }
+    /// Returns the triggers that watch events. Schedules start runs at times instead.
+    pub fn event_triggers(&self) -> impl Iterator<Item = &TriggerDefinition> + Clone {
+        self.triggers.iter().filter(|trigger| trigger.schedule.is_none())
+    }
     /// True if the graph has an LLM node.
     #[inline]
     pub fn calls_models(&self) -> bool {

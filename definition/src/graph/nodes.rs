@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use serde_path_to_error::Track;
 
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
@@ -14,8 +15,8 @@ use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
     BuiltInTool, CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition,
-    Replacement, RetryPolicy, RouteConfig, ScriptConfig, SubgraphConfig, Target, TextMessage, ToolConfig,
-    TruncateContext, VariableScope, WaitConfig, WorkflowDefinition, workflow_of_tool,
+    PinSection, Pinned, Replacement, RetryPolicy, RouteConfig, ScriptConfig, SubgraphConfig, Target, TextMessage,
+    ToolConfig, TruncateContext, VariableScope, WaitConfig, WorkflowDefinition, steps_of, workflow_of_tool,
 };
 use crate::error::RunErrorCode;
 use crate::script::{read_meta, script_body};
@@ -491,10 +492,28 @@ impl NodeCompiler<'_, '_> {
                 }
                 ContextNode::Compress(config.or_default(default))
             }
-            ContextOperation::Pin(pin) => ContextNode::Pin {
-                section: pin.section,
-                value: self.snippets.value(&pin.value, &child(&pointer, "value"), self.report),
-            },
+            ContextOperation::Pin(pin) => {
+                let pointer = child(&pointer, "value");
+                let value = self.snippets.value(&pin.value, &pointer, self.report);
+                // The form of a value with templates is known at run time only.
+                if let ValueSpec::Literal(value) = &value {
+                    self.check_section(pin.section, value, pointer);
+                }
+                ContextNode::Pin {
+                    section: pin.section,
+                    value,
+                }
+            }
+        }
+    }
+
+    fn check_section(&mut self, section: PinSection, value: &Value, mut pointer: Vec<Step>) {
+        let mut track = Track::new();
+        let checked = Pinned::default().set(section, serde_path_to_error::Deserializer::new(value, &mut track));
+        if let Err(error) = checked {
+            pointer.extend(steps_of(track));
+            let message = format!("the value does not fit the section `{}`: {error}", section.as_str());
+            self.report.fault(FaultCode::InvalidValue, &pointer, message);
         }
     }
 

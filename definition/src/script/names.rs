@@ -141,10 +141,11 @@ pub(super) fn continues_name(c: char) -> bool {
 }
 
 /// True if a variable can have this name: an identifier that is not reserved, or one with hyphens, as the paths of templates have.
+/// Expressions cannot contain the name `__proto__`.
 pub(crate) fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     let begins = letters.next().is_some_and(begins_name);
-    begins && letters.all(|c| c == '-' || continues_name(c)) && !is_reserved(name)
+    begins && letters.all(|c| c == '-' || continues_name(c)) && !is_reserved(name) && name != "__proto__"
 }
 
 /// Names that a JavaScript source can reach.

@@ -303,3 +303,26 @@ fn a_variable_that_ends_with_its_branch_although_a_later_node_reads_it_is_a_warn
         assert_eq!(told(&found), [], "{kept}");
     }
 }
+
+#[test]
+fn a_map_of_a_literal_list_that_is_too_short_for_its_strategy_is_a_warning() {
+    let never = [("JOIN_NEVER_SUCCEEDS", "/workflows/0/nodes/1/config/joinStrategy", "")];
+    let threshold = [("THRESHOLD_OUT_OF_REACH", "/workflows/0/nodes/1/config/threshold", "")];
+    for (items, strategy, expected) in [
+        (json!([1]), "SUCCESS_COUNT_THRESHOLD", &threshold[..]),
+        (json!({"a": "{{input}}"}), "SUCCESS_COUNT_THRESHOLD", &threshold),
+        (json!([1, "{{input}}"]), "SUCCESS_COUNT_THRESHOLD", &[]),
+        (json!("[1]"), "SUCCESS_COUNT_THRESHOLD", &[]),
+        (json!([]), "ANY_COMPLETED", &never),
+        (json!([]), "ANY_FAILED", &never),
+        (json!([]), "ALL_COMPLETED", &[]),
+        (json!([]), "ALL_FAILED", &[]),
+    ] {
+        let config = json!({"items": items, "subgraphId": "one", "joinStrategy": strategy, "threshold": 2});
+        let mut one = line(&[], None);
+        one["id"] = json!("one");
+        let map = line(&[json!({"id": "map", "type": "MAP", "config": config})], None);
+        let (_, found) = analyse_json(&json!({ "workflows": [map, one] }));
+        assert_eq!(told(&found), expected, "{config}");
+    }
+}

@@ -282,6 +282,79 @@ fn missing_and_contradictory_fields_of_a_node_are_faults() {
     }
 }
 
+#[test]
+fn a_literal_that_always_fails_is_a_fault() {
+    let loops = |iterable: Value| json!({"loopId": "l", "dataSource": {"iterable": iterable}});
+    let maps = |items: Value| json!({"subgraphId": "one", "items": items, "maxItems": 2});
+    let pins = |section: &str, value: Value| json!({"operation": "pin", "section": section, "value": value});
+    let long = json!({"a": 1, "b": 2, "c": 3});
+    for (word, config, place) in [
+        ("LOOP_START", loops(json!(true)), Some("dataSource/iterable")),
+        ("LOOP_START", loops(json!(-1)), Some("dataSource/iterable")),
+        ("LOOP_START", loops(json!(1.5)), Some("dataSource/iterable")),
+        ("LOOP_START", loops(json!(1e300)), Some("dataSource/iterable")),
+        ("LOOP_START", loops(json!(3.0)), None),
+        ("LOOP_START", loops(json!(u64::MAX)), None),
+        ("LOOP_START", loops(json!([])), None),
+        ("LOOP_START", loops(json!({"a": 1})), None),
+        ("LOOP_START", loops(json!("-1")), None),
+        ("MAP", maps(json!(5)), Some("items")),
+        ("MAP", maps(json!(false)), Some("items")),
+        ("MAP", maps(json!([1, 2, "{{input}}"])), Some("items")),
+        ("MAP", maps(long), Some("items")),
+        ("MAP", maps(json!([1, "{{input}}"])), None),
+        ("MAP", maps(json!({"a": 1})), None),
+        ("MAP", maps(json!("[1, 2, 3]")), None),
+        ("CONTEXT_PROCESSOR", pins("role", json!(5)), Some("value")),
+        (
+            "CONTEXT_PROCESSOR",
+            pins("todo", json!([{"content": "a", "status": "weird"}])),
+            Some("value/0/status"),
+        ),
+        (
+            "CONTEXT_PROCESSOR",
+            pins("todo", json!([{"status": "done"}])),
+            Some("value/0"),
+        ),
+        (
+            "CONTEXT_PROCESSOR",
+            pins("folderNotes", json!({"a": "x"})),
+            Some("value/a"),
+        ),
+        ("CONTEXT_PROCESSOR", pins("role", json!(null)), None),
+        ("CONTEXT_PROCESSOR", pins("role", json!("{{input}}")), None),
+        (
+            "CONTEXT_PROCESSOR",
+            pins("usefulInfo", json!([{"text": "t", "lines": "1-2"}])),
+            None,
+        ),
+        (
+            "CONTEXT_PROCESSOR",
+            pins("todo", json!([{"content": "a", "status": "{{input}}"}])),
+            None,
+        ),
+    ] {
+        let nodes = json!([node("s", "START"), {"id": "a", "type": word, "config": config}, node("e", "END"),
+            {"id": "z", "type": "LOOP_END", "config": {"loopId": "l"}}]);
+        let is_loop = word == "LOOP_START";
+        let edges: &[&str] = if is_loop {
+            &["s>a", "a>z", "z>e"]
+        } else {
+            &["s>a", "a>e"]
+        };
+        let mut main = flow(&nodes, edges);
+        if !is_loop {
+            main["nodes"].as_array_mut().expect("a list").pop();
+        }
+        let mut one = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
+        one["id"] = json!("one");
+        let compiled = build(json!({ "workflows": [main, one] }).to_string());
+        let found = compiled.faults.iter().map(|fault| (fault.code, fault.pointer.clone()));
+        let expected = place.map(|place| (FaultCode::InvalidValue, format!("/workflows/0/nodes/1/config/{place}")));
+        assert_eq!(found.collect::<Vec<_>>(), Vec::from_iter(expected), "{word} {config}");
+    }
+}
+
 /// Compiles a workflow of START and END with these variables.
 fn with_variables(variables: &Value) -> Compiled {
     let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
@@ -322,7 +395,7 @@ fn an_initial_value_has_the_type_of_its_variable_or_is_null() {
 
 #[test]
 fn a_name_that_no_expression_can_contain_is_a_fault_wherever_a_variable_is_named() {
-    for name in ["", "a b", "class", "1a", "a.b", "-a"] {
+    for name in ["", "a b", "class", "1a", "a.b", "-a", "__proto__"] {
         assert_eq!(
             codes(&with_variables(&json!([{ "name": name }]))),
             ["INVALID_VALUE"],

@@ -115,6 +115,7 @@ impl<'a> Driver<'a> {
                 session: None,
                 client_tools: None,
                 summaries: SummaryRules::new(None),
+                gaps: Vec::new(),
             },
         };
         let definition = Content::new(scene.bundle.as_str());

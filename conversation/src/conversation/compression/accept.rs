@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use foldhash::fast::FixedState;
 use pirn_definition::message::{Message, Role};
 
-use super::super::{Basis, Conversation, ConversationError, CountedMessage, Tokenizer, widen};
+use super::super::{Basis, Conversation, ConversationError, CountedMessage, Tokenizer, tool_blocks, widen};
 use super::context::CompressionResult;
 use super::turn::current_turn_start;
 
@@ -96,16 +96,49 @@ fn with_pinned(before: &[CountedMessage], mut shown: Vec<CountedMessage>) -> Vec
     for (lost, counted) in lost.iter_mut().zip(before) {
         *lost = *lost && !known.contains(&Content(&counted.message));
     }
-    // The set borrows `shown`, which changes below.
     drop(known);
+    // Results that are not pinned may be replaced, for example by notes: their calls are still answered.
+    let mut answered: HashMap<Content<'_>, HashSet<&str, FixedState>, FixedState> = HashMap::default();
+    let originals = contents(before);
+    for block in tool_blocks(&shown) {
+        let ids = shown[block.clone()].iter();
+        let ids = ids.filter(|counted| !originals.contains(&Content(&counted.message)));
+        let ids = ids.filter_map(|counted| counted.message.tool_call_id.as_deref());
+        answered
+            .entry(Content(&shown[block.start].message))
+            .or_default()
+            .extend(ids);
+    }
+    for block in tool_blocks(before) {
+        let Some(ids) = answered.get(&Content(&before[block.start].message)) else {
+            continue;
+        };
+        for (lost, counted) in lost[block.clone()].iter_mut().zip(&before[block]) {
+            let id = counted.message.tool_call_id.as_deref();
+            *lost = *lost && (counted.message.pin || !id.is_some_and(|id| ids.contains(id)));
+        }
+    }
+    // The map borrows `shown`, which changes below.
+    drop(answered);
     widen(before, &mut lost);
     let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
     let lost: Vec<CountedMessage> = lost.map(|(counted, _)| counted.clone()).collect();
     let known = contents(&lost);
     // The parts of the blocks that the result has: each block is inserted as a whole instead.
-    shown.retain(|counted| !known.contains(&Content(&counted.message)));
+    let mut leaves: Vec<bool> = (shown.iter())
+        .map(|counted| known.contains(&Content(&counted.message)))
+        .collect();
+    for block in tool_blocks(&shown) {
+        // Results that replace others leave with their calls. A pinned result of other calls stays.
+        let calls_leave = leaves[block.start];
+        for (leaves, counted) in leaves[block.clone()].iter_mut().zip(&shown[block]) {
+            *leaves = *leaves || calls_leave && !counted.message.pin;
+        }
+    }
     // The set borrows `lost`, which moves into `shown`.
     drop(known);
+    let mut leaves = leaves.into_iter();
+    shown.retain(|_| !leaves.next().unwrap_or(false));
     let system = shown.iter().take_while(|counted| counted.message.role == Role::System);
     let at = system.count();
     // Before all others, because the positions of the messages around them are lost.

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use pirn_definition::message::{Message, Role};
 
-use super::super::{Tokenizer, artifact_of, message_cost};
+use super::super::{Tokenizer, artifact_of, message_cost, widen};
 use super::parameters::Clear;
 use super::turn::current_turn_start;
 
-/// Returns the messages with a note instead of each result, except the last ones, those of the current turn, pinned ones and those
-/// of excluded tools. Returns them unchanged if that saves less than `minTokens`. A result that is not longer than its note stays.
+/// Returns the messages with a note instead of each result, except the last ones, those of the current turn, those of blocks with a
+/// pinned message and those of excluded tools. Returns them unchanged if that saves less than `minTokens`. A result that is not longer
+/// than its note stays.
 pub(super) fn cleared(visible: &[Arc<Message>], clear: &Clear, tokenizer: &dyn Tokenizer) -> Vec<Arc<Message>> {
     let turn = current_turn_start(visible);
     let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+    let mut pinned: Vec<bool> = visible.iter().map(|message| message.pin).collect();
+    // As in all strategies, a pinned message protects its whole block.
+    widen(visible, &mut pinned);
     // Counted first: the last ones are known only by their number from the end.
     let results = visible.iter().filter(|message| is_result(message)).count();
     let (mut seen, mut saved) = (0, 0_u64);
@@ -29,7 +33,7 @@ pub(super) fn cleared(visible: &[Arc<Message>], clear: &Clear, tokenizer: &dyn T
         let stays = !is_result(message)
             || seen + clear.keep > results
             || at >= turn
-            || message.pin
+            || pinned[at]
             || tool.is_some_and(|tool| clear.exclude.iter().any(|name| name == tool));
         let note = (!stays).then(|| note(message, tool.unwrap_or("a tool")));
         // A short result may be smaller than its note: it stays then.

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use pirn_definition::definition::CompressionParameter;
+use pirn_definition::message::Role;
 use serde_json::{Value, json};
 
 use super::super::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, CompressionStats, accept_result, compress,
     current_turn_tokens, finish_summary, plan_summary, replacement,
 };
-use super::super::{Conversation, Estimator, MarkMap};
+use super::super::{Conversation, CountedMessage, Estimator, MarkMap};
 use super::notation::{conversation, counted, messages, written};
 
 type Texts<'a> = &'a [&'a str];
@@ -256,6 +257,80 @@ fn a_script_result_is_checked_and_never_removes_the_current_turn() {
     );
     let same = accept(&result(&["s", "u1", "a1", "user:now"], MarkMap::default()));
     assert_eq!(same, Ok(Accepted::NotSmaller));
+}
+
+#[test]
+fn clearing_tool_results_leaves_the_block_of_a_pinned_message_unchanged() {
+    let texts = [
+        "user:q",
+        "a[1,2]",
+        "t:1",
+        "t:2",
+        "a[3]",
+        "t:3",
+        "assistant:x",
+        "user:now",
+    ];
+    for pinned in 0..texts.len() {
+        let mut before = context(&texts, "clear_tool_results", &json!({"keep": 0}));
+        for message in &mut before.messages {
+            if let Role::Tool = message.role {
+                Arc::make_mut(message).content = "result ".repeat(40);
+            }
+        }
+        Arc::make_mut(&mut before.messages[pinned]).pin = true;
+        let history = Conversation::from_messages(
+            (before.messages.iter()).map(|one| CountedMessage::new(Arc::clone(one), &Estimator)),
+        );
+        let accepted = accept_result(&history, history.basis(), &done(&before), &Estimator);
+        let Ok(Accepted::Replace(shown)) = accepted else {
+            panic!("a block without a pinned message is cleared: {accepted:?}")
+        };
+        assert_eq!(written(&shown), written(messages(&texts)), "in the original order");
+        let cleared = before.messages.iter().zip(&shown).enumerate();
+        let cleared = cleared.filter(|(_, (was, is))| **was != is.message);
+        let cleared: Vec<usize> = cleared.map(|(at, _)| at).collect();
+        let expected: &[usize] = match pinned {
+            1..=3 => &[5],
+            4 | 5 => &[2, 3],
+            _ => &[2, 3, 5],
+        };
+        assert_eq!(cleared, expected, "{pinned} is pinned");
+    }
+}
+
+#[test]
+fn a_script_result_that_replaces_results_of_a_pinned_block_has_no_second_result_for_a_call() {
+    let texts = ["user:q", "a[1,2]", "t:1", "t:2", "assistant:x", "user:now"];
+    for (pinned, removed, expected) in [
+        (1, None, &texts[..]),
+        (2, None, &texts),
+        (
+            2,
+            Some(2),
+            &["a[1,2]", "t:1", "t:2", "user:q", "assistant:x", "user:now"],
+        ),
+    ] {
+        let mut before = messages(&texts);
+        before[pinned].pin = true;
+        before[3].content = "result ".repeat(40);
+        let history =
+            Conversation::from_messages(before.iter().map(|one| CountedMessage::new(one.clone(), &Estimator)));
+        let mut returned = before.clone();
+        returned[3].content = "left out".to_owned();
+        if let Some(removed) = removed {
+            returned.remove(removed);
+        }
+        let returned = returned
+            .into_iter()
+            .map(|one| CountedMessage::new(one, &Estimator))
+            .collect();
+        let shown = replacement(&history, history.basis(), returned).expect("unchanged since");
+        assert_eq!(written(&shown), written(messages(expected)));
+        let kept = shown.iter().filter(|one| *one.message == before[pinned]).count();
+        let is_replaced = shown.iter().any(|one| one.message.content == "left out");
+        assert_eq!((kept, is_replaced), (1, removed.is_none()));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::super::compression::{
     current_turn_start, finish_with_checklist, replacement,
 };
 use super::super::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
-use super::random_histories::{broken_pairs, histories};
+use super::random_histories::{broken_pairs, histories, of};
 
 fn done(context: &CompressionContext) -> CompressionResult {
     match compress(context, &Estimator).expect("good parameters") {
@@ -46,6 +46,44 @@ pub(super) fn strategies() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Checks what an accepted result of a strategy shows of messages with different ids.
+fn check_pinned_blocks(before: &[Arc<Message>], shown: &[CountedMessage]) -> Result<(), TestCaseError> {
+    let ids: Vec<_> = shown.iter().map(|one| one.message.id.clone()).collect();
+    let place_of = |message: &Message| ids.iter().position(|id| *id == message.id);
+    for pinned in before.iter().filter(|one| one.pin) {
+        let same = shown.iter().filter(|one| one.message.id == pinned.id);
+        prop_assert_eq!(same.map(|one| &one.message).collect::<Vec<_>>(), [pinned]);
+    }
+    let others = before.iter().filter(|one| one.role != Role::System && one.id.is_some());
+    let places: Vec<usize> = others.filter_map(|one| place_of(one)).collect();
+    prop_assert!(places.is_sorted(), "in the original order: {:?}", shown);
+    let known = shown
+        .iter()
+        .filter(|one| one.message.role != Role::System && one.message.id.is_some());
+    prop_assert_eq!(known.count(), places.len(), "no message is shown twice: {:?}", shown);
+    for block in tool_blocks(before) {
+        let Some(at) = place_of(&before[block.start]) else {
+            prop_assert!(
+                before[block].iter().all(|one| place_of(one).is_none()),
+                "results without calls"
+            );
+            continue;
+        };
+        let whole = before[block.clone()].iter().map(|one| one.id.clone());
+        prop_assert_eq!(&ids[at..ids.len().min(at + block.len())], whole.collect::<Vec<_>>());
+        if before[block.clone()].iter().any(|one| one.pin) {
+            let now = shown[at..at + block.len()].iter().map(|one| &one.message);
+            prop_assert_eq!(
+                now.collect::<Vec<_>>(),
+                before[block].iter().collect::<Vec<_>>(),
+                "a pinned block"
+            );
+        }
+    }
+    prop_assert!(broken_pairs(shown) <= broken_pairs(before));
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn pinned_messages_survive_every_strategy_in_every_order(
@@ -53,15 +91,27 @@ proptest! {
         pins in prop::collection::vec(prop::bool::weighted(0.2), 100),
         configs in prop::collection::vec(strategies(), 1..6),
     ) {
-        let messages: Vec<Message> = messages.into_iter().zip(pins).map(|(one, pin)| Message { pin, ..one }).collect();
+        let messages = messages.into_iter().zip(pins).map(|(one, pin)| match one.role {
+            // Longer than the note that replaces it.
+            Role::Tool => Message { pin, content: "a long result ".repeat(9), ..one },
+            Role::System | Role::User | Role::Assistant => Message { pin, ..one },
+        });
+        let messages: Vec<Message> = messages.collect();
         let pinned: Vec<Message> = messages.iter().filter(|one| one.pin).cloned().collect();
         let mut visible: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
         for config in configs {
             let result = done(&CompressionContext {
-                messages: visible,
+                messages: visible.clone(),
                 compression_config: Some(serde_json::from_value(config).expect("config")),
                 ..CompressionContext::default()
             });
+            let conversation = of(&visible.iter().map(|one| Message::clone(one)).collect::<Vec<_>>());
+            let accepted = accept_result(&conversation, conversation.basis(), &result, &Estimator).expect("it is sound");
+            if let Accepted::Replace(shown) = accepted {
+                check_pinned_blocks(&visible, &shown)?;
+            } else {
+                prop_assert_eq!(result.stats.tokens_saved, 0, "a smaller result is accepted");
+            }
             visible = result.messages;
             let others = |messages: &[Message]| messages.iter().filter(|one| one.role != Role::System).cloned().collect::<Vec<_>>();
             let kept: Vec<Message> = visible.iter().filter(|one| one.pin).map(|one| Message::clone(one)).collect();
@@ -103,19 +153,24 @@ proptest! {
     }
 
     #[test]
-    fn only_old_tool_results_are_cleared(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
+    fn only_old_tool_results_are_cleared(messages in histories(), keep in 0_usize..5, pins in prop::collection::vec(prop::bool::weighted(0.1), 100)) {
         let mut messages: Vec<Message> = messages.into_iter().map(|one| match one.role {
             Role::Tool => Message { content: "a long result ".repeat(9), ..one },
             Role::System | Role::User | Role::Assistant => one,
         }).collect();
-        if let Some(one) = messages.get_mut(pin) {
-            one.pin = true;
+        for (one, pin) in messages.iter_mut().zip(pins) {
+            one.pin = pin;
         }
+        let blocks = tool_blocks(&messages);
+        let is_pinned = |at: usize| {
+            let block = blocks.iter().find(|block| block.contains(&at)).cloned();
+            messages[block.unwrap_or(at..at + 1)].iter().any(|one| one.pin)
+        };
         let turn = current_turn_start(&messages);
         let results: Vec<usize> = (0..messages.len()).filter(|at| messages[*at].role == Role::Tool).collect();
         let goes = |at: usize| {
             let is_old = results.iter().position(|one| *one == at).is_some_and(|place| place + keep < results.len());
-            is_old && at < turn && !messages[at].pin
+            is_old && at < turn && !is_pinned(at)
         };
         let result = done(&CompressionContext {
             messages: messages.iter().cloned().map(Arc::new).collect(),

@@ -17,7 +17,8 @@ use crate::run::data::session::SessionSeed;
 use crate::run::data::summaries::SummaryRules;
 use crate::run::environment::{EventInterest, RunEnvironment, Setting};
 use crate::run::parts::memory::DEFAULT_RUN_BYTES;
-use crate::run::state::{RunMachine, RunSeed};
+use crate::run::state::{ForkGap, RunMachine, RunSeed};
+use crate::thread;
 
 /// An external input of a run, with everything that its replay needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,6 +93,10 @@ pub struct RunStartRecord {
     /// Tools and profiles that the workflows name and that were not registered at the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<String>,
+    /// Gaps before the starts of the run and of its bases, in order.
+    // Not computed from the rows of the bases: a removed base has none, but its steps are still replayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<ForkGap>,
 }
 
 fn default_run_bytes() -> u64 {
@@ -128,6 +133,7 @@ impl RunStartRecord {
             summaries: seed.summaries,
             settings: begun.settings.clone(),
             missing: Vec::new(),
+            gaps: seed.gaps,
         }
     }
 
@@ -179,6 +185,14 @@ impl RunStartRecord {
         }
     }
 
+    /// Adds the gap of a fork. Gaps that its shared steps do not reach are removed.
+    #[must_use]
+    pub fn forked(mut self, gap: ForkGap) -> Self {
+        self.gaps.retain(|earlier| earlier.to <= gap.from);
+        self.gaps.push(gap);
+        self
+    }
+
     /// Replaces the id of the run.
     #[must_use]
     pub fn named(self, run_id: &str) -> Self {
@@ -210,6 +224,7 @@ impl RunStartRecord {
                 session: self.session,
                 client_tools: self.client_tools,
                 summaries: self.summaries,
+                gaps: self.gaps,
             },
             settings: self.settings,
         }
@@ -221,7 +236,8 @@ impl RunStartRecord {
 pub enum ReplayStep<'a> {
     /// An external input.
     Input(&'a JournaledInput),
-    /// Effects of a step, with its time. The receiver may take them out of the vector.
+    /// Effects of a step, with its time. The receiver may take them out of the vector. Timers of the steps that a fork shares with its
+    /// base end later by the gap before the fork.
     Effects(Millis, &'a mut Vec<Effect>),
 }
 
@@ -255,6 +271,28 @@ impl RunMachine {
     fn step_again(&mut self, now: Millis, message: Message, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) {
         let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, env, out)));
         drop(stepped);
+    }
+
+    /// Moves the deadlines of timers that a step at this time has set behind the gaps of later forks.
+    fn delay_timers(&self, now: Millis, effects: &mut [Effect]) {
+        let later: Millis = self
+            .gaps
+            .iter()
+            .map(|gap| gap.until(Millis::MAX) - gap.until(now))
+            .sum();
+        if later == 0 {
+            return;
+        }
+        for effect in effects {
+            if let Effect::SetTimer { after_ms, .. }
+            | Effect::Thread {
+                effect: thread::Effect::Timer { after_ms, .. },
+                ..
+            } = effect
+            {
+                *after_ms = after_ms.saturating_add(later);
+            }
+        }
     }
 }
 
@@ -303,6 +341,7 @@ impl Replay {
         // No model call precedes this: the creation of a machine performs no step of a thread.
         machine.expect_calls(&begun.settings);
         events.saw(now, &did);
+        machine.delay_timers(now, &mut did);
         saw(&machine, ReplayStep::Effects(now, &mut did));
         let mut replay = Self {
             machine,
@@ -389,6 +428,7 @@ impl Replay {
         did.clear();
         self.machine.step_again(self.now, message, env, did);
         self.events.saw(self.now, did);
+        self.machine.delay_timers(self.now, did);
         saw(&self.machine, ReplayStep::Effects(self.now, did));
         true
     }

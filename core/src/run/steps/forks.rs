@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_conversation::conversation::Conversation;
-use pirn_definition::definition::ItemConversation;
+use pirn_definition::definition::{ItemConversation, MergeVariables};
 use pirn_definition::error::RunError;
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::{ForkIx, Graph, NodeIx, NodeKind};
@@ -25,9 +25,7 @@ use crate::run::step::Step;
 use crate::run::turns::conversation::not_restored;
 use crate::run::{ForkNo, ThreadNo};
 use crate::status::ThreadStatus;
-use crate::thread::{
-    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, item_names, thread_variables,
-};
+use crate::thread::{BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, item_names};
 
 /// Size of a group of losers that are cancelled in one step. Other messages are processed between groups.
 const LOSERS_AT_A_TIME: usize = 32;
@@ -359,20 +357,20 @@ impl RunMachine {
     fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, RunError> {
         let left =
             |path: usize| -> Option<&FinalThreadState> { self.artifacts(run.threads.get(path).copied().flatten()?) };
-        let left = |path: &usize| Some((*path, left(*path)?.variables.iter()));
+        let left = |path: &usize| Some((*path, left(*path)?.variables.assigned()));
+        // One path has nothing to combine.
+        let combines = run.machine.rule().merge_variables == MergeVariables::All;
+        let reducer = |name: &str| graph.reducer(name).filter(|_| combines);
         match &run.branches {
-            Branches::Paths { ix, start } => {
+            Branches::Paths { ix, .. } => {
                 let paths = &graph.fork(*ix).paths;
                 let branches = merge.iter().filter_map(left).map(|(path, variables)| BranchVariables {
                     path_id: &paths[path].id,
                     variables: variables.map(|(name, value)| (&**name, &**value)).collect(),
                 });
-                let snapshot = |name: &str| start.snapshot.variables.value(name).map(|value| &**value);
-                merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
+                merge_variables(reducer, &branches.collect::<Vec<_>>())
             }
-            Branches::Items {
-                node, graph: called, ..
-            } => {
+            Branches::Items { node, .. } => {
                 let NodeKind::Map(map) = &graph.node(*node).kind else {
                     return Ok(MergedVariables::default());
                 };
@@ -389,10 +387,7 @@ impl RunMachine {
                         .map(|(name, value)| (&**name, &**value))
                         .collect(),
                 });
-                // A variable with its initial value was not set in the item's thread.
-                let began = thread_variables(self.graphs.get(*called));
-                let snapshot = |name: &str| began.value(name).map(|value| &**value);
-                merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
+                merge_variables(reducer, &branches.collect::<Vec<_>>())
             }
         }
     }

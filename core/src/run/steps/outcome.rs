@@ -72,7 +72,12 @@ impl RunMachine {
             waiting_messages: self.waiting_messages().cloned().collect(),
             repeated: self.doubts().iter().filter_map(repeated).collect(),
             in_doubt: self.doubts().to_vec(),
-            elapsed_ms: now.saturating_sub(self.started_at),
+            elapsed_ms: self
+                .gaps
+                .iter()
+                .fold(now.saturating_sub(self.started_at), |elapsed, gap| {
+                    elapsed.saturating_sub(gap.until(now))
+                }),
         }
     }
 

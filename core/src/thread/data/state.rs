@@ -27,42 +27,75 @@ pub struct Variable {
     /// True if the next run of the session receives the variable.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_session: bool,
+    /// Level of the last assignment, from 1: see [`Variables::enter_branch`]. 0 without an assignment.
+    #[serde(default)]
+    pub(in crate::thread) assigned_at: u32,
+}
+
+impl Variable {
+    /// Creates a variable that has not been assigned.
+    pub fn new(value: Arc<Value>, variable_type: Option<VariableType>, readonly: bool) -> Self {
+        Self {
+            value,
+            variable_type,
+            readonly,
+            is_of_session: false,
+            assigned_at: 0,
+        }
+    }
 }
 
 /// Variables by name. Cloning is O(1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-// Ordered, because the variables are listed in JSON and in reports, which must be equal in a replay.
-pub struct Variables(OrdMap<Arc<str>, Variable>);
+pub struct Variables {
+    // Ordered, because the variables are listed in JSON and in reports, which must be equal in a replay.
+    all: OrdMap<Arc<str>, Variable>,
+    /// Number of FORKs around the thread.
+    // A level and not a set of names, so that a branch starts in constant time and an assignment allocates nothing.
+    level: u32,
+}
 
 impl Variables {
+    /// Makes the copy of a thread's variables those of a branch, which has assigned none of them.
+    pub fn enter_branch(&mut self) {
+        self.level += 1;
+    }
+
+    /// Returns names and values of the variables that the thread has assigned since its start, sorted by name.
+    pub fn assigned(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        let own = self
+            .all
+            .iter()
+            .filter(|(_, variable)| variable.assigned_at > self.level);
+        own.map(|(name, variable)| (name, &variable.value))
+    }
+
     /// Returns the value of a variable.
     pub fn value(&self, name: &str) -> Option<&Arc<Value>> {
-        self.0.get(name).map(|variable| &variable.value)
+        self.all.get(name).map(|variable| &variable.value)
     }
 
     /// Returns a variable.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
-        self.0.get(name)
+        self.all.get(name)
     }
 
     /// Defines a variable without checks.
     pub fn define(&mut self, name: Arc<str>, variable: Variable) {
         // Replaces a variable of this name: the caller decides about `readonly`.
-        self.0.insert(name, variable);
+        self.all.insert(name, variable);
     }
 
     /// Assigns a variable. Returns READONLY_VARIABLE if it is readonly, NODE_FAILED if the value does not have its type.
     pub fn assign(&mut self, name: &Arc<str>, value: Arc<Value>, readonly: bool) -> Result<Arc<Value>, RunError> {
         // `get_mut` copies only the path to the entry if a snapshot shares the map.
-        let Some(variable) = self.0.get_mut(name) else {
+        let Some(variable) = self.all.get_mut(name) else {
             let variable = Variable {
-                value: Arc::clone(&value),
+                assigned_at: self.level + 1,
                 // An undeclared variable takes any value, also of later assignments.
-                variable_type: None,
-                readonly,
-                is_of_session: false,
+                ..Variable::new(Arc::clone(&value), None, readonly)
             };
-            self.0.insert(Arc::clone(name), variable);
+            self.all.insert(Arc::clone(name), variable);
             return Ok(value);
         };
         // Before the type: a read-only variable rejects even a value of the wrong type as read-only.
@@ -76,6 +109,7 @@ impl Variables {
         variable.value = Arc::clone(&value);
         // An assignment may make the variable read-only, but never writable: that case has returned above.
         variable.readonly = readonly;
+        variable.assigned_at = self.level + 1;
         Ok(value)
     }
 
@@ -93,30 +127,30 @@ impl Variables {
     /// Marks a variable to be passed to the next run of the session.
     pub fn keep_for_session(&mut self, name: &str) {
         // A missing variable is no error: callers mark a variable that they have just assigned.
-        if let Some(variable) = self.0.get_mut(name) {
+        if let Some(variable) = self.all.get_mut(name) {
             variable.is_of_session = true;
         }
     }
 
     /// Returns the variables for the next run of the session.
     pub fn session_variables(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
-        let kept = self.0.iter().filter(|(_, variable)| variable.is_of_session);
+        let kept = self.all.iter().filter(|(_, variable)| variable.is_of_session);
         kept.map(|(name, variable)| (name, &variable.value))
     }
 
     /// Returns names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
-        self.0.iter().map(|(name, variable)| (name, &variable.value))
+        self.all.iter().map(|(name, variable)| (name, &variable.value))
     }
 
     /// Returns the number of variables.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Returns true if there are no variables.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 }
 
@@ -288,16 +322,32 @@ mod tests {
 
     fn variables(readonly: bool, variable_type: Option<VariableType>) -> Variables {
         let mut variables = Variables::default();
-        variables.define(
-            "x".into(),
-            Variable {
-                value: Arc::new(json!(1)),
-                variable_type,
-                readonly,
-                is_of_session: false,
-            },
-        );
+        variables.define("x".into(), Variable::new(Arc::new(json!(1)), variable_type, readonly));
         variables
+    }
+
+    #[test]
+    fn an_assigned_variable_is_listed_in_its_thread_even_if_the_value_is_unchanged() {
+        let names = |variables: &Variables| {
+            variables
+                .assigned()
+                .map(|(name, _)| name.to_string())
+                .collect::<Vec<_>>()
+        };
+        let one = || Arc::new(json!(1));
+        let mut variables = variables(false, None);
+        assert!(names(&variables).is_empty(), "an initial value is no assignment");
+        variables.assign(&"a".into(), one(), false).unwrap();
+        let mut branch = variables.clone();
+        branch.enter_branch();
+        assert!(names(&branch).is_empty(), "assigned before the FORK");
+        let mut nested = branch.clone();
+        nested.enter_branch();
+        nested.assign(&"x".into(), one(), false).unwrap();
+        assert_eq!(names(&nested), ["x"]);
+        branch.assign_all(&[("x".into(), one())]).unwrap();
+        assert_eq!(names(&branch), ["x"], "a merge is an assignment");
+        assert_eq!(names(&variables), ["a"]);
     }
 
     #[test]

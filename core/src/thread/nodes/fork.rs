@@ -81,8 +81,7 @@ pub(super) fn reduced(
 }
 
 fn assign(cx: &mut StepContext<'_>, joined: Joined) -> Progress {
-    // All or none: a value of the wrong type must not leave the variables of half of the branches.
-    match cx.thread.variables.assign_all(&joined.variables) {
+    match cx.take_variables(&joined.variables, 0) {
         Ok(()) => Progress::Done(joined.output),
         Err(error) => Progress::Failed(error),
     }

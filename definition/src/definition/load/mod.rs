@@ -32,6 +32,7 @@ use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
+pub(crate) use read::steps_of;
 pub use script::script_files;
 pub use skills::skill_folders;
 

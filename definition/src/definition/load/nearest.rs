@@ -13,7 +13,12 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     if folded.len() > LONGEST {
         return None;
     }
-    let allowed = (folded.len() / 3).max(2);
+    // Two edits make most short words equal to some other one.
+    let allowed = match folded.len() {
+        0 | 1 => 0,
+        2..=4 => 1,
+        length => (length / 3).max(2),
+    };
     known
         .map(|candidate| {
             let other = fold(candidate);

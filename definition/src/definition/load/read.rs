@@ -257,19 +257,19 @@ fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)>
     let deserializer = serde_path_to_error::Deserializer::new(tree, &mut track);
     match T::deserialize(deserializer) {
         Ok(value) => Ok(value),
-        Err(mismatch) => {
-            let steps = track
-                .path()
-                .iter()
-                .filter_map(|segment| match segment {
-                    serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
-                    serde_path_to_error::Segment::Map { key } => Some(Step::Key(key.clone())),
-                    serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => None,
-                })
-                .collect();
-            Err((steps, mismatch))
-        }
+        Err(mismatch) => Err((steps_of(track), mismatch)),
     }
+}
+
+/// Returns the pointer to a mismatch.
+pub(crate) fn steps_of(track: serde_path_to_error::Track) -> Vec<Step> {
+    let path = track.path();
+    let steps = path.iter().filter_map(|segment| match segment {
+        serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
+        serde_path_to_error::Segment::Map { key } => Some(Step::Key(key.clone())),
+        serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => None,
+    });
+    steps.collect()
 }
 
 /// A type without fields.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pirn_actors::rebuilt_run::RebuiltRun;
-use pirn_core::run::{Assignment, Message, ToSupervisor};
+use pirn_core::run::{Assignment, ForkGap, Message, ToSupervisor};
 use pirn_core::thread::{ThreadMachine, coerce};
 use pirn_definition::definition::{VariableScope, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -94,14 +94,6 @@ impl ForkBuilder {
         commit_contents.push(content);
         if let Some(input) = self.input.clone() {
             stored.begun = stored.begun.with_input(input);
-            let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
-                run_id: self.run_id.clone(),
-                step: 0,
-                why: error.to_string(),
-            })?;
-            let content = Content::new(text);
-            stored.run.contents[0] = content.hash();
-            commit_contents.push(content);
         }
         // If the original run received its session's state only after the shared steps, the fork receives that state as its
         // first input.
@@ -120,6 +112,24 @@ impl ForkBuilder {
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         // The fork starts now, and not when the original run took the shared steps: lists of runs are in the order of this time.
         let started_at = now.max(rebuilt.at);
+        if started_at > rebuilt.at {
+            // Otherwise the fork of a run that is older than a pending time limit would end at once.
+            let gap = ForkGap {
+                from: rebuilt.at,
+                to: started_at,
+            };
+            stored.begun = stored.begun.forked(gap);
+        }
+        if self.input.is_some() || started_at > rebuilt.at {
+            let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
+                run_id: self.run_id.clone(),
+                step: 0,
+                why: error.to_string(),
+            })?;
+            let content = Content::new(text);
+            stored.run.contents[0] = content.hash();
+            commit_contents.push(content);
+        }
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, started_at);
         // The fork refers to the contents of the original. The store keeps each text once.
         new.contents.clone_from(&stored.run.contents);
