@@ -20,6 +20,7 @@ use crate::journal::{JournalFlush, RunJournal};
 use crate::ports::Ports;
 use crate::protocol::bus::{
     ArbiterSubscriptions, BusMsg, BusSender, EndedRun, OfRun, RunInterest, Source, Subscriber, TriggerLimit,
+    WorkflowTriggers,
 };
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
@@ -405,6 +406,32 @@ impl RunContext {
     pub(crate) fn limit_triggers(&self, limit: TriggerLimit) {
         self.enter_bus();
         self.interest.limit_triggers(&self.run_id, limit);
+    }
+
+    /// Gives the run triggers of its own if those of its workflows are not the registered ones. A run keeps the workflows of its start,
+    /// which may have been replaced since, or belong to another process.
+    pub(crate) fn keep_triggers(&self) {
+        let (own, registered) = (self.inline_services.graphs(), self.engine().workflows());
+        if Arc::ptr_eq(own, &registered) {
+            return;
+        }
+        let differing = own.iter().filter(|(id, graph)| {
+            registered
+                .get(*id)
+                .map_or(graph.event_triggers().next().is_some(), |now| {
+                    !Arc::ptr_eq(graph, now) && graph.event_triggers().ne(now.event_triggers())
+                })
+        });
+        let differing: WorkflowTriggers = differing
+            .map(|(_, graph)| {
+                let triggers = graph.event_triggers().cloned().map(Arc::new);
+                (Arc::clone(&graph.workflow_id), triggers.collect())
+            })
+            .collect();
+        if !differing.is_empty() {
+            self.enter_bus();
+            self.interest.own_triggers(&self.run_id, differing);
+        }
     }
 
     /// Returns a number that is unique among the waits of this run.

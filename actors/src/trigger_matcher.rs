@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::run::{CallTarget, Control, Firing, Matching, Message, ToSupervisor, TriggerCall};
-use pirn_core::thread::Outcome;
+use pirn_core::run::{CallTarget, Control, Firing, FollowUp, Matching, Message, ToSupervisor, TriggerCall};
+use pirn_core::thread::{Outcome, ThreadId};
 use pirn_definition::definition::{InDoubt, TriggerAction, TriggerDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
@@ -711,7 +711,10 @@ impl TriggerMatcherActor {
     ) -> Result<(), RunError> {
         let thread_id = thread_id.unwrap_or(&event.thread_id).to_owned();
         let message = format!("the run has no thread {thread_id}");
-        let (bus, trigger_id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
+        let unknown = FollowUp {
+            thread: ThreadId::number(&event.run_id, &event.thread_id).unwrap_or_default(),
+            event: failure(&trigger.id, &message).at_depth(depth_after(event)),
+        };
         self.tell_run(
             watcher,
             event,
@@ -719,7 +722,7 @@ impl TriggerMatcherActor {
                 thread_id,
                 control,
                 trigger_depth: depth_after(event),
-                unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
+                unknown: Box::new(unknown),
             },
         )
         .map_err(|ended| failed(ended.to_string()))
@@ -784,6 +787,15 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 TriggerLimit::Ending => self.machine.run_ends(&run_id),
             }
         }
+        let own = self.interest.take_own_triggers();
+        if !own.is_empty() {
+            for (run_id, workflows) in own {
+                for (workflow, triggers) in workflows {
+                    self.machine.set_own(&run_id, &workflow, triggers);
+                }
+            }
+            self.publish_interest();
+        }
         match message {
             MatcherMsg::Happened(EventBatch::One(event)) => self.happened(&event),
             MatcherMsg::Happened(EventBatch::Many(events)) => {
@@ -840,7 +852,9 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::Forget { run_id } => {
                 // Nothing of the run is held here: the bus closes a run after a quiet round.
-                self.machine.run_ended(&run_id);
+                if self.machine.run_ended(&run_id) {
+                    self.publish_interest();
+                }
             }
             MatcherMsg::Stop(done) => self.stopping = Some(done),
         }

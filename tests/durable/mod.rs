@@ -16,6 +16,7 @@ mod in_servers;
 mod messages;
 mod migration_search;
 mod migrations;
+mod own_triggers;
 mod parked;
 mod plain_data;
 mod postgres;

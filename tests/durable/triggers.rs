@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, Store};
+use pirn::{Engine, EventType, SubscriptionItem};
 use serde_json::{Value, json};
 
 use super::crashes::{crash_and_resume, uninterrupted};
@@ -190,5 +191,30 @@ fn a_resumed_run_has_its_remaining_trigger_budget() {
             assert!((2..=MOST + 2).contains(&sent), "{crash:?}: {sent}");
             assert!(told <= 1, "{crash:?}: {told}");
         }
+    }
+}
+
+#[test]
+fn the_failure_of_a_trigger_at_the_end_of_a_run_reaches_its_subscribers() {
+    let main = json!({"id": "main",
+        "nodes": [{"id": "start", "type": "START"},
+            {"id": "set", "type": "VARIABLE", "config": {"variableName": "x", "expression": "1"}}, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "set"}, {"from": "set", "to": "end"}],
+        "triggers": [{"id": "t", "condition": {"eventType": "VARIABLE_CHANGED"},
+            "action": {"type": "STOP_THREAD", "parameters": {"threadId": "nobody"}}}]});
+    for builder in [Engine::builder(), Engine::builder().store(MemoryStore::new())] {
+        let engine = builder.workflows(main.to_string()).build().expect("builds");
+        let mut run = engine.run("main");
+        let events = run.blocking_events(&[EventType::TriggerFailed, EventType::ThreadCompleted], 100);
+        let run = run.start().expect("starts");
+        run.wait_all_ended_blocking();
+        engine.shutdown_blocking(Duration::from_secs(5));
+        let types: Vec<EventType> = events
+            .map(|heard| match heard {
+                SubscriptionItem::Event(event) => event.raised.event_type,
+                SubscriptionItem::Lagged(count) => panic!("{count} events were lost"),
+            })
+            .collect();
+        assert!(types.contains(&EventType::TriggerFailed), "{types:?}");
     }
 }

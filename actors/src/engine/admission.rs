@@ -48,6 +48,8 @@ pub struct RunRequest {
     pub session: Option<SessionRequest>,
     /// Tools that the client of the run executes.
     pub client_tools: Vec<ToolDefinition>,
+    /// Number from which the run derives its random numbers; `None`: a new one.
+    pub run_seed: Option<u64>,
 }
 
 impl RunRequest {
@@ -241,6 +243,7 @@ impl EngineShared {
             trigger_depth,
             session,
             client_tools: (!request.client_tools.is_empty()).then(|| Arc::new(request.client_tools)),
+            run_seed: request.run_seed,
         }
     }
 

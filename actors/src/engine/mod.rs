@@ -354,6 +354,10 @@ impl EngineHandle for EngineShared {
         self.runs.forget(run_id, run);
     }
 
+    fn workflows(&self) -> Graphs {
+        self.all_graphs()
+    }
+
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>> {
         self.runs.find(run_id)?.metadata().cloned()
     }

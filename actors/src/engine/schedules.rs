@@ -9,8 +9,10 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
 use pirn_core::run::{Control, scheduled};
+use pirn_core::status::ThreadStatus;
 use pirn_definition::Millis;
 use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition, schedule_name};
+use pirn_definition::error::RunErrorCode;
 use pirn_definition::times::Times;
 use pirn_events::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
 use pirn_events::trigger::{Owner, TriggerExists, TriggerState};
@@ -331,11 +333,24 @@ impl ScheduleTask {
         let (mail, name) = (self.mail.clone(), self.name.clone());
         // The run may be on another arbiter, so its end arrives through the channel.
         let on_end: OnEnd = Box::new(move |report| {
-            if let Some(error) = &report.error {
-                tracing::warn!(%error, schedule = name, "a run started by a schedule failed");
-            }
+            let message = match &report.error {
+                // Another process has started the run of this time first, and may still execute it.
+                Some(error) if error.code == RunErrorCode::RunIdTaken => ToSchedule::Start {
+                    due,
+                    begun: EarlierRun::Somewhere,
+                },
+                error => {
+                    // A cancelled run did not fail: it was replaced, or is stored by an engine that shuts down.
+                    if let Some(error) = error
+                        && report.status != ThreadStatus::Cancelled
+                    {
+                        tracing::warn!(%error, schedule = name, "a run started by a schedule failed");
+                    }
+                    ToSchedule::Input(Input::Ended { due })
+                }
+            };
             // The schedule may have been stopped.
-            drop(mail.unbounded_send(ToSchedule::Input(Input::Ended { due })));
+            drop(mail.unbounded_send(message));
         });
         let run = DetachedRun {
             // Otherwise the timers of such runs would advance virtual time for ever.

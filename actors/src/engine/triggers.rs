@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError};
 use pirn_definition::definition::TriggerDefinition;
 use pirn_definition::graph::Graph;
 use pirn_events::trigger::{Owner, TriggerState};
-use pirn_sync::{Completion, Quota};
+use pirn_sync::{Completion, Quota, Registry};
 
 use super::EngineShared;
 use crate::answer::Answer;
 use crate::protocol::matcher::{MatcherMsg, TriggerRefused};
+use crate::protocol::supervisor::SupervisorMsg;
 
 impl EngineShared {
     /// Registers a graph and its triggers. New runs use it instead of an earlier graph with this id.
@@ -21,12 +22,16 @@ impl EngineShared {
             .insert(id, Arc::clone(graph));
         // Schedules start after the graph is registered, because a schedule may start a run of it at once.
         self.schedules_of(&owner, &graph.triggers);
-        let removed = before.iter().flat_map(|graph| by_event(&graph.triggers));
-        let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();
-        let added: Vec<Arc<TriggerDefinition>> = by_event(&graph.triggers).cloned().map(Arc::new).collect();
-        // Without triggers, no arbiter needs a job.
-        if removed.is_empty() && added.is_empty() {
+        let earlier = before.iter().flat_map(|graph| graph.event_triggers());
+        // Equal triggers stay, with the counts of the running runs.
+        if earlier.clone().eq(graph.event_triggers()) {
             return;
+        }
+        let removed: Vec<String> = earlier.map(|trigger| trigger.id.clone()).collect();
+        let added: Vec<Arc<TriggerDefinition>> = graph.event_triggers().cloned().map(Arc::new).collect();
+        // Sent before the change, so that each run takes over the counts of the triggers that are removed.
+        for run in self.runs.list() {
+            run.do_send(SupervisorMsg::KeepTriggers);
         }
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         for arbiter in 0..self.spawner.arbiters() {
@@ -115,9 +120,4 @@ impl EngineShared {
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         self.ask_every_arbiter(move |local, answer| local.matcher.do_send(message(answer)))
     }
-}
-
-/// Triggers on events; schedules run separately.
-fn by_event(triggers: &[TriggerDefinition]) -> impl Iterator<Item = &TriggerDefinition> {
-    triggers.iter().filter(|trigger| trigger.schedule.is_none())
 }

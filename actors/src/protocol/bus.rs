@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use foldhash::fast::FixedState;
 use pirn_core::run::TriggerProgress;
 use pirn_core::thread::Outcome;
+use pirn_definition::definition::TriggerDefinition;
 use pirn_events::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 
 use super::events::Deliver;
@@ -232,7 +233,12 @@ pub(crate) struct ArbiterSubscriptions {
     behind: RefCell<ByRun<Vec<Weak<dyn PutOff>>>>,
     /// Limits in the order of the calls, until the matcher takes them.
     trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
+    /// Own triggers of runs, until the matcher takes them.
+    own_triggers: RefCell<Vec<(Arc<str>, WorkflowTriggers)>>,
 }
+
+/// The triggers of workflows that watch events.
+pub(crate) type WorkflowTriggers = Vec<(Arc<str>, Vec<Arc<TriggerDefinition>>)>;
 
 impl ArbiterSubscriptions {
     pub(crate) fn new() -> Self {
@@ -244,6 +250,7 @@ impl ArbiterSubscriptions {
             lives: RefCell::default(),
             behind: RefCell::default(),
             trigger_limits: RefCell::default(),
+            own_triggers: RefCell::default(),
         }
     }
 
@@ -340,6 +347,29 @@ impl ArbiterSubscriptions {
     /// Removes and returns the limits set since the last call.
     pub(crate) fn take_trigger_limits(&self) -> Vec<(Arc<str>, TriggerLimit)> {
         std::mem::take(&mut *self.trigger_limits.borrow_mut())
+    }
+
+    /// Gives a run triggers of its own, see [`pirn_events::trigger::TriggerMachine::set_own`]. The caller must later report the run's
+    /// end to the bus, which removes them.
+    pub(crate) fn own_triggers(&self, run_id: &Arc<str>, workflows: WorkflowTriggers) {
+        // Extended before the matcher has the triggers: otherwise the run's next events would not be built.
+        for trigger in workflows.iter().flat_map(|(_, triggers)| triggers) {
+            for watched in trigger.watches() {
+                let mask = EventMask::of(watched);
+                let holding = if trigger.holds_the_thread(watched) {
+                    mask
+                } else {
+                    EventMask::NONE
+                };
+                self.set_triggers(self.triggers.get().union(mask), self.holding.get().union(holding));
+            }
+        }
+        self.own_triggers.borrow_mut().push((Arc::clone(run_id), workflows));
+    }
+
+    /// Removes and returns the own triggers set since the last call.
+    pub(crate) fn take_own_triggers(&self) -> Vec<(Arc<str>, WorkflowTriggers)> {
+        std::mem::take(&mut *self.own_triggers.borrow_mut())
     }
 
     /// Types with a subscriber to all runs, or with a trigger.

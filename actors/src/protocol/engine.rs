@@ -8,6 +8,7 @@ use pirn_definition::message::Message;
 use serde_json::{Map, Value};
 
 use super::supervisor::{SupervisorHandle, SupervisorMsg};
+use crate::journal::Graphs;
 
 /// The engine of a run, bus or matcher.
 pub(crate) trait EngineHandle: Send + Sync {
@@ -19,6 +20,9 @@ pub(crate) trait EngineHandle: Send + Sync {
 
     /// True if this engine executes the run.
     fn owns_run(&self, run_id: &str) -> bool;
+
+    /// Returns the registered workflows.
+    fn workflows(&self) -> Graphs;
 
     /// Starts a run in the background; `on_end` receives its outcome.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;

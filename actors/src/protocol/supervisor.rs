@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
 use pirn_core::run::{
-    AnswerRefused, Control, Firing, Fits, Message, MessageRefused, RunMachine, RunReport, RunStatus, ToSupervisor,
+    AnswerRefused, Control, Firing, Fits, FollowUp, Message, MessageRefused, RunMachine, RunReport, RunStatus,
+    ToSupervisor,
 };
 use pirn_core::thread::{Interaction, PersonsAnswer, When};
 use pirn_definition::Millis;
@@ -32,12 +33,15 @@ pub(crate) enum SupervisorMsg {
     Control(Control),
     /// The engine is closing. A durable run that waits for people or events only ends in this process.
     Closing,
+    /// The engine is about to replace triggers of its workflows.
+    KeepTriggers,
     ControlThread {
         thread_id: String,
         control: Control,
         trigger_depth: u32,
-        /// Called if the run has no such thread.
-        unknown: Box<dyn FnOnce() + Send>,
+        /// Raised if the run has no such thread. The run raises it while it handles this message: an event that came back by the bus
+        /// could miss the end of the run.
+        unknown: Box<FollowUp>,
     },
     /// A trigger assigns a variable.
     Assign {
@@ -117,17 +121,14 @@ impl SupervisorMsg {
                 control,
                 trigger_depth,
                 unknown,
-            } => {
-                let Some(thread) = machine.thread_of(&thread_id) else {
-                    unknown();
-                    return None;
-                };
-                ToSupervisor::ControlThread {
+            } => match machine.thread_of(&thread_id) {
+                Some(thread) => ToSupervisor::ControlThread {
                     thread,
                     control,
                     trigger_depth,
-                }
-            }
+                },
+                None => ToSupervisor::FollowUp(unknown),
+            },
             Self::Assign { scope, assignment } => {
                 // Without such a thread, the drop of the assignment reports the refusal (`taken`).
                 let thread = machine.thread_of(&assignment.thread_id)?;
@@ -172,6 +173,7 @@ impl SupervisorMsg {
             | Self::Say(_)
             | Self::AwaitKept(_)
             | Self::Closing
+            | Self::KeepTriggers
             | Self::Over
             | Self::Woken(_)
             | Self::Lost(_)

@@ -12,9 +12,12 @@
 //! | enabled | one that triggers caused, and the budget of its run is used up | below the chain limit | `Exhausted` once; from then on no trigger watches such an event |
 //!
 //! A trigger defined in a workflow counts its firings for each run separately; one defined outside counts them for the engine.
+//!
+//! A run whose workflows have other triggers than the registered ones, because it was started before they were replaced or in another
+//! process, has its own ([`TriggerMachine::set_own`]). The registered triggers of these workflows do not watch its events.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -122,6 +125,16 @@ struct TriggerRecord {
     limit: Option<NonZeroU64>,
     #[serde(skip)]
     names_thread: bool,
+    /// The only run that the trigger watches.
+    #[serde(skip)]
+    run: Option<Arc<str>>,
+}
+
+/// The triggers of a run's own version of some workflows.
+#[derive(Clone, Debug, Default)]
+struct OwnTriggers {
+    workflows: BTreeSet<Arc<str>>,
+    keys: Vec<TriggerKey>,
 }
 
 /// State of a machine without what can be recomputed.
@@ -151,6 +164,8 @@ pub struct TriggerMachine {
     fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
     /// Budgets of the runs that set one, or have used some of the default.
     budgets: BTreeMap<String, Budget>,
+    /// Runs with other triggers than the registered ones. Not stored: a run sets them again when it is resumed.
+    own: BTreeMap<Arc<str>, OwnTriggers>,
     /// Buffer, reused between events.
     found: Vec<Candidate>,
 }
@@ -174,7 +189,11 @@ impl From<TriggerMachine> for TriggerSnapshot {
         Self {
             chain_limit: machine.chain_limit,
             next_key: machine.next_key,
-            records: machine.records.into_iter().collect(),
+            records: machine
+                .records
+                .into_iter()
+                .filter(|(_, record)| record.run.is_none())
+                .collect(),
             fired_by_run: machine.fired_by_run,
             budgets: machine.budgets,
         }
@@ -199,6 +218,7 @@ impl TriggerMachine {
             watching: BTreeMap::new(),
             fired_by_run: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            own: BTreeMap::new(),
             found: Vec::new(),
         }
     }
@@ -262,19 +282,46 @@ impl TriggerMachine {
         if self.keys.contains_key(&id) {
             return Err(TriggerExists { id: id.1 });
         }
+        Ok(self.add_record(id.0, definition, None))
+    }
+
+    fn add_record(&mut self, owner: Owner, definition: Arc<TriggerDefinition>, run: Option<Arc<str>>) -> TriggerKey {
         let key = self.next_key;
         self.next_key += 1;
         let record = TriggerRecord {
-            owner: id.0,
+            owner,
             enabled: definition.enabled,
             definition,
             fired: 0,
             tag: None,
             limit: None,
             names_thread: false,
+            run,
         };
         self.insert(key, record);
-        Ok(key)
+        key
+    }
+
+    /// Sets the triggers of a run's own version of a workflow, until [`TriggerMachine::run_ended`]. The run's firings of registered
+    /// triggers with the same ids count for them. A second call for the workflow has no effect.
+    pub fn set_own(&mut self, run_id: &Arc<str>, workflow: &Arc<str>, definitions: Vec<Arc<TriggerDefinition>>) {
+        let own = self.own.entry(Arc::clone(run_id)).or_default();
+        if !own.workflows.insert(Arc::clone(workflow)) {
+            return;
+        }
+        for definition in definitions {
+            let owner = Owner::Workflow(Arc::clone(workflow));
+            let registered = self.keys.get(&(owner.clone(), definition.id.clone())).copied();
+            let key = self.add_record(owner, definition, Some(Arc::clone(run_id)));
+            if let Some(fired) = self.fired_by_run.get_mut(&**run_id)
+                && let Some(count) = registered.and_then(|registered| fired.get(&registered).copied())
+            {
+                fired.insert(key, count);
+            }
+            if let Some(own) = self.own.get_mut(run_id) {
+                own.keys.push(key);
+            }
+        }
     }
 
     fn insert(&mut self, key: TriggerKey, mut record: TriggerRecord) {
@@ -283,7 +330,10 @@ impl TriggerMachine {
         let TriggerRecord { owner, definition, .. } = &record;
         // Disabled triggers are indexed too: `watches` excludes them, so that enabling one does not change the index.
         self.index.add(key, owner, definition);
-        self.keys.insert((owner.clone(), definition.id.clone()), key);
+        // Names lead to the registered trigger.
+        if record.run.is_none() {
+            self.keys.insert((owner.clone(), definition.id.clone()), key);
+        }
         if record.enabled {
             // Only enabled triggers are counted: events of types that nothing watches are not built.
             count_watching(&mut self.watching, definition, true);
@@ -294,12 +344,18 @@ impl TriggerMachine {
     /// Removes a trigger and returns its key, if it existed.
     pub fn remove(&mut self, owner: &Owner, id: &str) -> Option<TriggerKey> {
         let key = self.keys.remove(&(owner.clone(), id.to_owned()))?;
-        let record = self.records.remove(&key)?;
-        self.index.remove(key, owner, &record.definition);
+        self.remove_record(key);
+        Some(key)
+    }
+
+    fn remove_record(&mut self, key: TriggerKey) {
+        let Some(record) = self.records.remove(&key) else {
+            return;
+        };
+        self.index.remove(key, &record.owner, &record.definition);
         if record.enabled {
             count_watching(&mut self.watching, &record.definition, false);
         }
-        Some(key)
     }
 
     /// Sets the tag in the trigger's [`WatchingTrigger`]s: an index into the caller's own table.
@@ -339,10 +395,15 @@ impl TriggerMachine {
         }
     }
 
-    /// Removes the counts of a run.
-    pub fn run_ended(&mut self, run_id: &str) {
+    /// Removes the counts and the own triggers of a run. Returns true if it had own triggers.
+    pub fn run_ended(&mut self, run_id: &str) -> bool {
         self.fired_by_run.remove(run_id);
         self.budgets.remove(run_id);
+        let own = self.own.remove(run_id);
+        for key in own.iter().flat_map(|own| &own.keys) {
+            self.remove_record(*key);
+        }
+        own.is_some()
     }
 
     // ---- events
@@ -373,7 +434,7 @@ impl TriggerMachine {
         found.sort_unstable();
         for candidate in found.drain(..) {
             let record = self.records.get(&candidate.key);
-            if let Some(record) = record.filter(|record| record.watches(event)) {
+            if let Some(record) = record.filter(|record| record.watches(event) && self.is_of_run(record, event)) {
                 watchers.push(WatchingTrigger {
                     key: candidate.key,
                     is_answered: candidate.is_answered,
@@ -382,6 +443,22 @@ impl TriggerMachine {
             }
         }
         self.found = found;
+    }
+
+    /// True if the trigger is the run's own one, or a registered one that the run has not replaced.
+    fn is_of_run(&self, record: &TriggerRecord, event: &Event) -> bool {
+        match (&record.run, &record.owner) {
+            (Some(run), _) => *run == event.run_id,
+            (None, Owner::Engine) => true,
+            // Most machines have no such run: the test saves a lookup for each event.
+            (None, Owner::Workflow(workflow)) => {
+                self.own.is_empty()
+                    || self
+                        .own
+                        .get(&event.run_id)
+                        .is_none_or(|own| !own.workflows.contains(workflow))
+            }
+        }
     }
 
     /// Counts a firing of a candidate whose expression is true.

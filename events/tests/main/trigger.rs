@@ -284,3 +284,39 @@ fn an_ended_run_has_at_most_the_default_trigger_budget() {
         assert_eq!(left, (most - before).min(DEFAULT_TRIGGERED_EVENTS), "{most} {before}");
     }
 }
+
+#[test]
+fn a_runs_own_triggers_replace_the_registered_ones_of_its_workflow() {
+    let definition = |id: &str| -> Arc<TriggerDefinition> {
+        let trigger = json!({"id": id, "maxTriggers": 2, "condition": {"eventType": "NODE_FAILED"},
+            "action": {"type": "STOP_THREAD", "parameters": {}}});
+        Arc::new(serde_json::from_value(trigger).expect("a trigger"))
+    };
+    let mut machine = TriggerMachine::default();
+    let registered = machine.add(owner(true), definition("t")).expect("new");
+    let everywhere = machine.add(owner(false), definition("e")).expect("new");
+    let (own_run, other_run) = (event(1, 0, false), event(2, 0, false));
+    let keys = |machine: &mut TriggerMachine, event: &Event| -> Vec<u32> {
+        machine.candidates(event).iter().map(|found| found.key).collect()
+    };
+    assert_eq!(machine.fire(registered, &own_run), FireResult::Fired { count: 1 });
+    machine.set_own(&own_run.run_id, &"w".into(), vec![definition("t")]);
+    let own = match keys(&mut machine, &own_run)[..] {
+        [first, second] if first == everywhere => second,
+        ref found => panic!("{found:?}"),
+    };
+    assert_ne!(own, registered);
+    assert_eq!(keys(&mut machine, &other_run), [registered, everywhere]);
+    // The firing of the registered trigger counts.
+    assert_eq!(machine.fire(own, &own_run), FireResult::Fired { count: 2 });
+    assert_eq!(machine.fire(own, &own_run), FireResult::Refused);
+    // Only the first version counts, and the name still leads to the registered trigger.
+    machine.set_own(&own_run.run_id, &"w".into(), vec![definition("t"), definition("u")]);
+    assert_eq!(keys(&mut machine, &own_run).len(), 2);
+    assert_eq!(machine.remove(&owner(true), "t"), Some(registered));
+    assert_eq!(keys(&mut machine, &other_run), [everywhere]);
+    assert!(machine.run_ended("1") && !machine.run_ended("1"));
+    assert_eq!(keys(&mut machine, &own_run), [everywhere]);
+    assert!(machine.remove(&owner(false), "e").is_some());
+    assert_eq!(machine.interest(), EventMask::NONE);
+}
