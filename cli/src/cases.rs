@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::files::{self, unwritable};
-use crate::runs::{case_text, folder_of_case};
+use crate::runs::{case_text, files_of_case, folder_of_case};
 use crate::scripts::Level;
 use crate::terminal::{FAILED, Output, answer, counted, json_text};
 use crate::tools;
@@ -29,7 +29,8 @@ or a call that the case does not contain fails the case, with the nearest record
 schema {schema}, contains {text}, function {expression}.
 
 --update runs the cases with the models and tools of the config for what is not recorded, and writes the new recording. Your own
-schema, contains and function graders stay.
+schema, contains and function graders stay. With --definition, the case then names these files. A case that expects COMPLETED is not
+updated if the run ends differently.
 
 JSON: {cases[{file, name, passed, updated, changed[], failures[{grader, message}]}], failed}.
 
@@ -38,7 +39,7 @@ Examples:
   pirn runs record RUN --to case.json --definition workflow.json --store runs.db && pirn test case.json --junit report.xml
   pirn runs record RUN --to case.json --store runs.db && pirn test case.json --definition workflow.json --update
 
-Exit codes: 0 every case passes or is updated, 1 one fails, 2 wrong usage or an unreadable file.")]
+Exit codes: 0 every case passes or is updated, 1 one fails or is not updated, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     /// Cases that `pirn runs record` wrote
     #[arg(required = true, value_name = "FILE")]
@@ -134,14 +135,15 @@ impl Args {
                 &self.definition
             };
             self.updated(&case, sources, places).map(|mut updated| {
-                for (named, file) in updated.files.iter_mut().zip(&own) {
-                    named.sha256 = ContentHash::of(&file.text).to_string();
+                if replaced.is_empty() {
+                    updated.definition = definition;
+                    for (named, file) in updated.files.iter_mut().zip(&own) {
+                        named.sha256 = ContentHash::of(&file.text).to_string();
+                    }
+                } else {
+                    // The recording is one of these files, so the case names them instead of its former definition.
+                    updated.files = files_of_case(file, replaced);
                 }
-                // A definition that the case contains is replaced by the files that were run.
-                updated.definition = match (definition, replaced.is_empty()) {
-                    (Some(_), false) => updated.definition,
-                    (definition, _) => definition,
-                };
                 Some(updated)
             })
         } else {
@@ -158,7 +160,7 @@ impl Args {
                 result.is_updated = true;
             }
             Err(message) => result.failures.push(GradeFailure {
-                grader: "start",
+                grader: if self.update { "update" } else { "start" },
                 message,
             }),
         }
@@ -177,7 +179,7 @@ impl Args {
 }
 
 /// Returns a builder with the workflows of these files.
-fn with(sources: &[SourceFile]) -> EngineBuilder {
+pub(crate) fn with(sources: &[SourceFile]) -> EngineBuilder {
     Engine::builder()
         .scripts(Level::default().port())
         .files(sources.iter().cloned())

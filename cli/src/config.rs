@@ -15,15 +15,15 @@ use crate::{files, redact};
 #[derive(clap::Args)]
 pub(crate) struct ConfigFile {
     /// Model profiles and tools, TOML or JSON (default: PIRN_PROFILES of the environment, otherwise pirn.toml in the folder of the
-    /// first workflow file)
+    /// first workflow file, or in the current folder)
     #[arg(long, visible_alias = "config", value_name = "FILE")]
     profiles: Option<String>,
 }
 
 /// Reads the config file of a command that names none: that of PIRN_PROFILES, or `pirn.toml` in the current folder.
 pub(crate) fn default_config() -> Result<Option<ConfigText>, Failure> {
-    let path = from_environment().or_else(|| beside(Path::new(files::DEFAULT)));
-    path.map(read_text).transpose()
+    let none = ConfigFile { profiles: None };
+    none.path_here().map(read_text).transpose()
 }
 
 fn from_environment() -> Option<PathBuf> {
@@ -32,9 +32,10 @@ fn from_environment() -> Option<PathBuf> {
 }
 
 /// Returns the failure of a command in a folder without a config.
-pub(crate) fn no_config() -> Failure {
+fn no_config() -> Failure {
     let message = format!("there is no {FILE_NAME} in this folder");
-    Failure::usage("NO_CONFIG", message).with_help("name a config file with --profiles FILE; `pirn init` writes one")
+    Failure::usage("NO_CONFIG", message)
+        .with_help("name a config file with --profiles FILE or PIRN_PROFILES; `pirn init` writes one")
 }
 
 /// Returns the failure for a config file that is unreadable or invalid.
@@ -57,6 +58,18 @@ impl ConfigFile {
     pub(crate) fn place(&self, files: &[String]) -> Option<String> {
         let path = std::path::absolute(self.path(files)?).ok()?;
         Some(path.display().to_string())
+    }
+
+    /// Returns the path for a command without workflow files: `pirn.toml` in the current folder, if no other file is named.
+    ///
+    /// # Errors
+    /// Fails if there is no config file.
+    pub(crate) fn required(&self) -> Result<PathBuf, Failure> {
+        self.path_here().ok_or_else(no_config)
+    }
+
+    fn path_here(&self) -> Option<PathBuf> {
+        self.path(&[files::DEFAULT.to_owned()])
     }
 
     fn path(&self, files: &[String]) -> Option<PathBuf> {

@@ -1,12 +1,10 @@
 //! `pirn tools list` and `pirn tools call NAME`: lists the tools of a config file, and calls one of them manually.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use clap::Subcommand;
-use pirn::profiles;
 use pirn::tools::{Approval, McpServers, PromptInfo, ResourceInfo, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
 use pirn_actors::host::{Host, HostConfig, HostRuntime};
 use pirn_actors::ports::Tools;
@@ -14,7 +12,7 @@ use pirn_definition::definition::nearest;
 use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
-use crate::config::{invalid_config, no_config};
+use crate::config::{ConfigFile, invalid_config};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::sanitize::sanitize;
@@ -44,7 +42,7 @@ enum Command {
         #[arg(long, value_enum, default_value_t)]
         output: Output,
         #[command(flatten)]
-        config: Config,
+        config: ConfigFile,
     },
     /// Call a tool; no consent is requested
     Call {
@@ -57,15 +55,8 @@ enum Command {
         #[arg(long, value_enum, default_value_t)]
         output: Output,
         #[command(flatten)]
-        config: Config,
+        config: ConfigFile,
     },
-}
-
-#[derive(clap::Args)]
-struct Config {
-    /// The config file, TOML or JSON (default: pirn.toml in this folder)
-    #[arg(long, visible_alias = "profiles", value_name = "FILE")]
-    config: Option<PathBuf>,
 }
 
 impl Args {
@@ -81,11 +72,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = match &args.command {
         Command::List { config, .. } | Command::Call { config, .. } => config,
     };
-    let path = config.config.as_deref().unwrap_or(Path::new(profiles::FILE_NAME));
-    if config.config.is_none() && !path.is_file() {
-        return Err(no_config());
-    }
-    let config = load_tools(path).map_err(|error| invalid_config(&error))?;
+    let config = load_tools(config.required()?).map_err(|error| invalid_config(&error))?;
     // Install the handler before servers start, so that an interrupt kills them.
     interrupt::listen();
     let tools = registry(config)?;

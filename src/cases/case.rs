@@ -6,15 +6,17 @@ use std::time::Duration;
 use pirn_actors::History;
 use pirn_conversation::conversation::{Conversation, CountedMessage};
 use pirn_core::run::RunReport;
+use pirn_core::status::ThreadStatus;
 use pirn_definition::definition::json_from_str;
 use pirn_definition::error::RunError;
 use pirn_store::{Commit, Content, MemoryStore, NewRun, RunStatus, SessionWrite, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::graders::{GradeError, GradeFailure, Grader};
+use super::graders::{GradeError, GradeFailure, Grader, described};
 use super::inputs::InputFeed;
 use super::recorded::Player;
+use super::varying::Varying;
 use crate::engine::durable::{RecordError, RecordedSession, Recording};
 use crate::engine::{BuildError, Engine, EngineBuilder, SessionState};
 
@@ -84,6 +86,12 @@ pub enum CaseError {
     /// The expression of a grader is invalid.
     #[error(transparent)]
     Grade(#[from] GradeError),
+    /// The case expects a run that completes, and the run of the update ended differently.
+    #[error(
+        "the case expects COMPLETED, and the run ended {0}; the case is unchanged: correct the workflow, or if this outcome is intended, \
+         record a run that ends so with `pirn runs record`"
+    )]
+    NotCompleted(String),
     /// The run cannot be recorded.
     #[error(transparent)]
     Record(RecordError),
@@ -123,8 +131,9 @@ impl Case {
         engine.shutdown_blocking(GRACE);
         let mut failures = player.unknown();
         failures.extend(feed.missing());
+        let varying = Varying::of(&self.recording, report.elapsed_ms);
         for grader in &self.expect {
-            failures.extend(grader.grade(&report)?);
+            failures.extend(grader.compare(&report, &varying)?);
         }
         Ok(Tested { report, failures })
     }
@@ -133,10 +142,22 @@ impl Case {
     /// contain. Graders that a recording writes get the new values, all others stay.
     ///
     /// # Errors
-    /// [`CaseError`].
+    /// [`CaseError`]; [`CaseError::NotCompleted`] if the case expects COMPLETED and the run ends differently.
     pub fn update(&self, builder: EngineBuilder) -> Result<Self, CaseError> {
         let player = Player::new(self.recording.clone(), true);
         let (engine, report, feed) = self.play(builder, &player)?;
+        let completes = |grader: &Grader| {
+            matches!(
+                grader,
+                Grader::Outcome {
+                    status: ThreadStatus::Completed,
+                    ..
+                }
+            )
+        };
+        if report.status != ThreadStatus::Completed && self.expect.iter().any(completes) {
+            return Err(CaseError::NotCompleted(described(&report)));
+        }
         if let Some(missing) = feed.missing().first() {
             // The new recording would not contain the input.
             return Err(CaseError::Invalid(format!(
@@ -175,7 +196,8 @@ impl Case {
         let mut builder = match recording.seed {
             Some(seed) => builder.simulated(seed),
             None => builder.virtual_time(None),
-        };
+        }
+        .wall_clock(recording.started_at);
         if let Some(definition) = &self.definition {
             builder = builder.workflows(definition.to_string());
         }
@@ -207,6 +229,7 @@ impl Case {
             .input(&recording.input)
             .conversation(history)
             .pinned(recording.pinned.clone())
+            .run_seed(recording.run_seed)
             .client_tools(recording.client_tools.clone())
             .answers_later(
                 move |question| answering.answer(question),

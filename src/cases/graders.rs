@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::differences::{of_values, quoted};
+use super::varying::Varying;
 use crate::engine::{BuildError, Engine};
 
 /// A comparison of a run's outcome with the expected one.
@@ -29,7 +30,7 @@ pub enum Grader {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The output equals this value.
+    /// The output equals this value, apart from times of the run and the numbers of its threads.
     Equal {
         /// The expected output.
         value: Value,
@@ -133,16 +134,21 @@ impl Grader {
     /// # Errors
     /// The expression of [`Grader::Function`] cannot be evaluated.
     pub fn grade(&self, report: &RunReport) -> Result<Option<GradeFailure>, GradeError> {
+        self.compare(report, &Varying::of_threads(&report.run_id))
+    }
+
+    /// Like [`Self::grade`]; [`Grader::Equal`] ignores what varies.
+    pub(super) fn compare(&self, report: &RunReport, varying: &Varying) -> Result<Option<GradeFailure>, GradeError> {
         let (grader, message) = match self {
             Self::Outcome { status, error } => {
                 let expected = outcome(*status, error.as_deref());
-                let got = outcome(report.status, code(report).as_deref());
-                let why = report.error.as_ref().map(|error| format!(": {}", error.message));
-                let differs = format!("expected {expected}, got {got}{}", why.unwrap_or_default());
-                ("outcome", (expected != got).then_some(differs))
+                let is_equal = expected == outcome(report.status, code(report).as_deref());
+                let differs = || format!("expected {expected}, got {}", described(report));
+                ("outcome", (!is_equal).then(differs))
             }
             Self::Equal { value } => {
-                let differences = of_values("output", value, &report.output);
+                let (value, output) = (varying.in_value(value), varying.in_value(&report.output));
+                let differences = of_values("output", &value, &output);
                 ("equal", (!differences.is_empty()).then(|| differences.join("\n")))
             }
             Self::Path { nodes } => ("path", other_path(nodes, &path(report))),
@@ -172,6 +178,12 @@ impl Grader {
 fn outcome(status: ThreadStatus, error: Option<&str>) -> String {
     let error = error.map(|code| format!(" ({code})"));
     format!("{}{}", status.as_str(), error.unwrap_or_default())
+}
+
+/// Describes the outcome of a run with the message of its error.
+pub(super) fn described(report: &RunReport) -> String {
+    let why = report.error.as_ref().map(|error| format!(": {}", error.message));
+    outcome(report.status, code(report).as_deref()) + &why.unwrap_or_default()
 }
 
 fn code(report: &RunReport) -> Option<String> {

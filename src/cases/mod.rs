@@ -24,13 +24,14 @@
 //!
 //! Contents: `case.rs` the file format and a run of it, `recorded.rs` the models and tools that reply from a recording,
 //! `inputs.rs` the delivery of inputs from outside, `graders.rs`
-//! the comparison of an outcome, `differences.rs` texts about two values. The recording itself is in `engine/durable/inspect/recording.rs`.
+//! the comparison of an outcome, `varying.rs` times and ids that the comparison ignores, `differences.rs` texts about two values. The recording itself is in `engine/durable/inspect/recording.rs`.
 
 mod case;
 pub(crate) mod differences;
 mod graders;
 mod inputs;
 mod recorded;
+mod varying;
 
 pub use case::{Case, CaseError, CaseFile, FORMAT_VERSION, Tested};
 pub use graders::{GradeError, GradeErrorCause, GradeFailure, Grader};

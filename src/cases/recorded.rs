@@ -16,11 +16,11 @@ use pirn_core::thread::{Interaction, ModelReply, ToolResult};
 use pirn_definition::Millis;
 use pirn_definition::definition::{BuiltInTool, InDoubt, Profile};
 use pirn_definition::error::{RunError, RunErrorCode};
-use pirn_definition::message::ToolCall;
 use serde_json::{Map, Value, json};
 
 use super::differences::{equal_characters, of_texts, of_values, quoted};
 use super::graders::GradeFailure;
+use super::varying::Varying;
 use crate::engine::durable::{RecordedRequest, RecordedToolCall, Recording, RequestKey};
 
 /// Milliseconds after which a call without a recorded outcome fails. Its thread was cancelled before in the recorded run.
@@ -32,6 +32,11 @@ const MAX_UNKNOWN: usize = 10;
 /// A recording and the parts of it that were used.
 pub(super) struct Player {
     recording: Recording,
+    varying: Varying,
+    /// Digest of each recorded request without what varies.
+    digests: Vec<String>,
+    /// Arguments of each recorded tool call without what varies.
+    arguments: Vec<Value>,
     /// Calls that the recording does not contain are made, and not refused.
     calls_others: bool,
     used: Mutex<Used>,
@@ -50,10 +55,10 @@ struct Used {
 fn take<T>(
     elements: &[T],
     used: &mut BTreeSet<usize>,
-    fits: impl Fn(&T) -> bool,
+    fits: impl Fn(usize, &T) -> bool,
     place_of: impl Fn(&T) -> (bool, bool),
 ) -> Option<usize> {
-    let unused = (0..elements.len()).filter(|place| !used.contains(place) && fits(&elements[*place]));
+    let unused = (0..elements.len()).filter(|place| !used.contains(place) && fits(*place, &elements[*place]));
     // The first of several equal ones: `max_by_key` would return the last.
     let found = unused.rev().max_by_key(|place| place_of(&elements[*place]))?;
     used.insert(found);
@@ -62,7 +67,15 @@ fn take<T>(
 
 impl Player {
     pub(super) fn new(recording: Recording, calls_others: bool) -> Arc<Self> {
+        let varying = Varying::of(&recording, 0);
+        let requests = recording.requests.iter();
+        let calls = recording.tool_calls.iter();
         Arc::new(Self {
+            digests: requests
+                .map(|request| varying.in_key(&recording.key(request)).digest())
+                .collect(),
+            arguments: calls.map(|call| varying.in_value(&call.arguments)).collect(),
+            varying,
             recording,
             calls_others,
             used: Mutex::default(),
@@ -97,7 +110,7 @@ impl Player {
         let place = take(
             answers,
             &mut used.answers,
-            |answer| answer.node_id == question.node_id,
+            |_, answer| answer.node_id == question.node_id,
             |answer| (answer.thread_id == question.thread_id, true),
         )?;
         let answer = &answers[place];
@@ -114,20 +127,21 @@ impl Player {
         if self.is_of_other(context) {
             return None;
         }
-        let digest = key.digest();
+        let (digest, key) = (key.digest(), self.varying.in_key(key));
+        let digest_of_key = key.digest();
         let requests = &self.recording.requests;
         let is_of_node = |request: &RecordedRequest| Some(&request.node_id) == context.node_id.as_ref();
         let mut used = self.used();
         let found = take(
             requests,
             &mut used.requests,
-            |request| request.digest == digest,
+            |place, request| request.digest == digest || self.digests[place] == digest_of_key,
             |request| (request.thread_id == context.thread_id, is_of_node(request)),
         );
         let found = found.map(|place| &requests[place]);
         if found.is_none() && !self.calls_others {
             let unused = |place: usize| !used.requests.contains(&place);
-            let message = self.unknown_request(key, context, unused);
+            let message = self.unknown_request(&key, context, unused);
             note(&mut used, "request", message);
         }
         found
@@ -140,9 +154,10 @@ impl Player {
             return None;
         }
         let mut used = self.used();
-        let is_equal = |call: &RecordedToolCall| {
+        let arguments = self.varying.in_value(&asked.call.arguments);
+        let is_equal = |place: usize, call: &RecordedToolCall| {
             call.name == asked.call.name
-                && call.arguments == asked.call.arguments
+                && self.arguments[place] == arguments
                 && call.is_consented == asked.is_consented
         };
         let found = take(calls, &mut used.tool_calls, is_equal, |call| {
@@ -151,7 +166,7 @@ impl Player {
             (is_of_thread, is_of_node)
         });
         if found.is_none() && !self.calls_others {
-            let message = self.unknown_tool_call(&asked.call, &used.tool_calls);
+            let message = self.unknown_tool_call(&asked.call.name, &arguments, &used.tool_calls);
             note(&mut used, "toolCall", message);
         }
         found.map(|place| &calls[place])
@@ -161,7 +176,8 @@ impl Player {
     fn unknown_request(&self, key: &RequestKey, context: &CallContext, unused: impl Fn(usize) -> bool) -> String {
         let node = context.node_id.as_deref().unwrap_or_default();
         let requests = self.recording.requests.iter().enumerate();
-        let keyed = requests.map(|(place, request)| (place, request, self.recording.key(request)));
+        let keyed =
+            requests.map(|(place, request)| (place, request, self.varying.in_key(&self.recording.key(request))));
         // The first of several equally near ones.
         let nearest = keyed.rev().max_by_key(|(place, request, recorded)| {
             let equal = key
@@ -191,19 +207,16 @@ impl Player {
         )
     }
 
-    fn unknown_tool_call(&self, call: &ToolCall, used: &BTreeSet<usize>) -> String {
-        let start = format!(
-            "tool `{}`: the recording has no result for {}",
-            call.name,
-            quoted(&call.arguments)
-        );
+    fn unknown_tool_call(&self, name: &str, arguments: &Value, used: &BTreeSet<usize>) -> String {
+        let start = format!("tool `{name}`: the recording has no result for {}", quoted(arguments));
         let calls = self.recording.tool_calls.iter().enumerate();
-        let mut of_tool = calls.filter(|(_, recorded)| recorded.name == call.name).peekable();
-        let Some(first) = of_tool.peek().copied() else {
+        let mut of_tool = calls.filter(|(_, recorded)| recorded.name == name).peekable();
+        let Some((first, _)) = of_tool.peek().copied() else {
             return format!("{start}: it contains no call of this tool");
         };
-        let (place, nearest) = of_tool.find(|(place, _)| !used.contains(place)).unwrap_or(first);
-        let differences = of_values("arguments", &nearest.arguments, &call.arguments);
+        let unused = of_tool.find(|(place, _)| !used.contains(place));
+        let place = unused.map_or(first, |(place, _)| place);
+        let differences = of_values("arguments", &self.arguments[place], arguments);
         let difference = differences
             .first()
             .map_or("it is equal, and its result is used", String::as_str);

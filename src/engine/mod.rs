@@ -210,13 +210,11 @@ impl Engine {
 
     /// Returns the valid values of a node's `profileId`: the ids of the engine's profiles and of the built-in ones.
     pub fn profile_ids(&self) -> Vec<String> {
-        self.runtime
-            .names()
-            .models
-            .now()
-            .known_ids()
-            .map(str::to_owned)
-            .collect()
+        let models = self.runtime.names().models.now();
+        // A defined profile may have the id of a built-in one, which it replaces.
+        let mut listed = BTreeSet::new();
+        let ids = models.known_ids().filter(|id| listed.insert(*id));
+        ids.map(str::to_owned).collect()
     }
 
     /// Returns the definition of a registered workflow, in the format of a workflow file.

@@ -238,6 +238,13 @@ impl RunBuilder {
         self
     }
 
+    /// Sets the number from which the run derives its random numbers (default: a new one).
+    #[must_use]
+    pub(crate) fn run_seed(mut self, seed: Option<u64>) -> Self {
+        self.request.run_seed = seed;
+        self
+    }
+
     /// Like [`Self::answers`], with the person who answers and the milliseconds of virtual time until each answer.
     #[must_use]
     pub(crate) fn answers_later(

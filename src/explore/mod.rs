@@ -421,6 +421,7 @@ impl Explorer {
             // A session orders runs, and an exploration has one run at a time.
             session: None,
             client_tools: Vec::new(),
+            run_seed: None,
         };
         let search = only.map_or_else(|| Search::new(rules.is_reduced), Search::following);
         if let Some(collected) = collected {

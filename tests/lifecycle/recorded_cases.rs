@@ -5,10 +5,13 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use pirn::cases::{Case, Grader, OutsideInputKind};
+use pirn::cases::{Case, CaseError, Grader, OutsideInputKind};
 use pirn::serde_json::{Value, json};
 use pirn::store::MemoryStore;
-use pirn::{Engine, Model, ModelCall, ModelReply, PinSection, RunError, RunErrorCode, TokenUsage, WeakEngine, When};
+use pirn::{
+    Engine, EventType, Model, ModelCall, ModelReply, PinSection, RunError, RunErrorCode, SubscriptionItem, TokenUsage,
+    WeakEngine, When,
+};
 use pirn_tests::world::line;
 use proptest::prelude::*;
 
@@ -297,6 +300,110 @@ fn a_cancelled_run_is_cancelled_again_at_the_same_position() {
         panic!("{:?}", tested.report)
     };
     assert!(error.message.contains("no longer needed"), "{error}");
+}
+
+/// Workflow whose prompt and output contain times, thread ids and a random number.
+fn varying() -> Value {
+    let each = json!({"id": "each", "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["a", "b"]}},
+        {"id": "a", "type": "CODE", "config": {"code": "for (let i = 0; i < input * 100000; i++); return 1"}},
+        {"id": "b", "type": "CODE", "config": {"code": "return 2"}},
+        {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"}},
+        {"id": "end", "type": "END", "config": {"output": "output.childThreadIds"}}],
+        "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "a"}, {"from": "fork", "to": "b"},
+            {"from": "a", "to": "join"}, {"from": "b", "to": "join"}, {"from": "join", "to": "end"}]});
+    let mut main = line(
+        "main",
+        &[
+            json!({"id": "map", "type": "MAP", "config": {"items": "[3, 2, 1]", "subgraphId": "each"}}),
+            json!({"id": "sure", "type": "USER_INTERACTION", "config": {"question": "Sure?"}}),
+            json!({"id": "go", "type": "WAIT", "config": {"event": "go"}}),
+            json!({"id": "draw", "type": "SCRIPT", "config": {"code": "return [Date.now(), Math.random()]"}}),
+            json!({"id": "ask", "type": "LLM", "config": {"profileId": "m",
+                "prompt": "{{nodes.sure.at}} {{nodes.go.timestamp}} {{nodes.draw}} {{nodes.map.results}}"}}),
+        ],
+    );
+    let nodes = main["nodes"].as_array_mut().expect("nodes");
+    nodes.last_mut().expect("END")["config"] = json!({"output": "nodes"});
+    json!({"workflows": [main, each], "profiles": [{"id": "m", "provider": "echo"}]})
+}
+
+#[test]
+fn a_run_in_real_time_passes_its_test_although_times_and_thread_numbers_differ() {
+    let bundle = varying();
+    let engine = Engine::builder()
+        .workflows(bundle.to_string())
+        .store(MemoryStore::new())
+        .build()
+        .expect("valid");
+    let mut run = engine.run("main");
+    let mut events = run.blocking_events(&[EventType::NodeStarted, EventType::InteractionRequested], 1_000);
+    let run = run.start().expect("starts");
+    let mut reach = |event_type: EventType, node: &str| {
+        let is_reached = |item| match item {
+            SubscriptionItem::Event(event) => {
+                event.raised.event_type == event_type && event.raised.fields.text("nodeId") == Some(node)
+            }
+            SubscriptionItem::Lagged(_) => false,
+        };
+        assert!(events.any(is_reached), "{node}");
+    };
+    reach(EventType::InteractionRequested, "sure");
+    let question = block_on(run.interactions()).pop().expect("a question");
+    block_on(run.answer(&question.id, json!("yes"))).expect("accepted");
+    reach(EventType::NodeStarted, "go");
+    run.emit("go", [("n", json!(5))]);
+    let report = run.outcome_blocking();
+    engine.wait_idle();
+    let case = block_on(Case::record(&engine, run.run_id())).expect("it has ended");
+    let at = report.output["sure"]["at"].as_u64().expect("a time");
+    assert!(
+        (case.recording.started_at..=case.recording.ended_at).contains(&at),
+        "{report:?}"
+    );
+
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!(tested.failures, Vec::new(), "{:#}", json!(case));
+    assert_eq!(tested.report.output["draw"][1], report.output["draw"][1]);
+
+    // Other values are compared.
+    let mut other = case;
+    for grader in &mut other.expect {
+        if let Grader::Equal { value } = grader {
+            value["sure"]["at"] = json!(at + 3_600_000);
+        }
+    }
+    let tested = other.run(Engine::builder()).expect("it runs");
+    let messages: Vec<&str> = tested.failures.iter().map(|failure| failure.message.as_str()).collect();
+    assert!(
+        messages.iter().all(|message| message.starts_with("output/sure/at")) && messages.len() == 1,
+        "{messages:?}"
+    );
+}
+
+#[test]
+fn an_update_does_not_replace_a_completed_run_by_a_failed_one() {
+    let failing = json!({"id": "m", "provider": "scripted", "responses": [{"match": "prompt", "content": "fine"}]});
+    let mut bundle = chat(&[asks("first")]);
+    bundle["profiles"] = json!([failing]);
+    let mut case = recorded(&bundle);
+    bundle["workflows"][0]["nodes"][1]["config"]["prompt"] = json!("unknown");
+    case.definition = Some(bundle);
+    let refused = case.update(Engine::builder()).expect_err("it fails now");
+    let message = refused.to_string();
+    assert!(
+        matches!(refused, CaseError::NotCompleted(_))
+            && message.contains("expects COMPLETED, and the run ended FAILED (MODEL_ERROR)"),
+        "{message}"
+    );
+    // A case that expects the failure is updated.
+    case.expect.clear();
+    let updated = case.update(Engine::builder()).expect("it runs");
+    assert!(
+        matches!(&updated.expect[0], Grader::Outcome { error: Some(_), .. }),
+        "{updated:?}"
+    );
 }
 
 #[test]

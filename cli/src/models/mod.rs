@@ -2,17 +2,17 @@
 
 mod probe;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use pirn::profiles::{FILE_NAME, load_profiles};
+use pirn::profiles::load_profiles;
 use pirn::{Engine, Profile};
 use pirn_definition::definition::nearest;
 use serde_json::json;
 
 use self::probe::ProbeResult;
-use crate::config::{invalid_config, no_config};
+use crate::config::{ConfigFile, invalid_config};
 use crate::failure::Failure;
 use crate::sanitize::sanitize;
 use crate::terminal::{FAILED, Output, answer, json_text};
@@ -40,9 +40,8 @@ enum Command {
 struct CheckArgs {
     /// Check only this profile
     profile: Option<String>,
-    /// Config file with the profiles, TOML or JSON (default: pirn.toml in this folder)
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     output: Output,
@@ -63,10 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let path = args.profiles.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
-    if args.profiles.is_none() && !path.is_file() {
-        return Err(no_config());
-    }
+    let path = args.config.required()?;
     let profiles = load_profiles(&path).map_err(|error| invalid_config(&error))?;
     let chosen: Vec<&Profile> = profiles
         .iter()

@@ -74,7 +74,7 @@ impl List {
             workflow: self.workflow.clone(),
             limit: self.limit.map(NonZeroUsize::get),
         };
-        let runs = list_runs(store, wanted)?;
+        let runs = list_runs(store, &wanted)?;
         if runs.is_empty() && output == Output::Text && !self.ids {
             say(&self.nothing_found());
         }

@@ -4,17 +4,19 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::cases::{Case, CaseFile, RecordError};
+use pirn::Engine;
+use pirn::cases::{Case, CaseFile, RecordError, Tested};
+use pirn::check::SourceFile;
 use pirn::store::ContentHash;
-use pirn::{Engine, check};
 use serde_json::json;
 
+use crate::cases;
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::files::{self, unwritable};
 use crate::place::StoreArgs;
 use crate::store::{close, config_of, not_resumed, spare};
-use crate::terminal::{Output, answer, counted, json_text};
+use crate::terminal::{Output, answer, counted, json_text, say};
 use crate::tools;
 
 /// Arguments of `pirn runs record`.
@@ -42,9 +44,12 @@ impl Record {
         spare(store.place()?.file().as_deref(), &self.to)?;
         let mut case = self.case(store)?;
         case.recording.seed = self.seed;
+        if let Some(why) = failure_of(&case) {
+            say(&format!("warning: `pirn test` fails for this recording: {why}"));
+        }
         if !self.definition.is_empty() {
             case.definition = None;
-            case.files = self.files()?;
+            case.files = files_of(&self.to, &files::read(&self.definition)?);
         }
         std::fs::write(&self.to, text_of(&case)).map_err(|error| unwritable(&self.to, &error))?;
         let recording = &case.recording;
@@ -91,17 +96,31 @@ impl Record {
                 .with_help("docs/guides/testing.md lists the runs that a case can repeat"),
         })
     }
+}
 
-    /// Returns the workflow files with their paths from the folder of the case.
-    fn files(&self) -> Result<Vec<CaseFile>, Failure> {
-        let folder = folder_of(&self.to);
-        let named: Vec<check::SourceFile> = files::read(&self.definition)?;
-        let path = |file: &check::SourceFile| CaseFile {
-            path: from_folder(&folder, Path::new(&file.name)),
-            sha256: ContentHash::of(&file.text).to_string(),
-        };
-        Ok(named.iter().map(path).collect())
-    }
+/// Returns the first reason why a case of its own definition fails.
+fn failure_of(case: &Case) -> Option<String> {
+    let why = match case.run(cases::with(&[])) {
+        Ok(Tested { failures, .. }) => failures.into_iter().next()?.message,
+        Err(error) => error.to_string(),
+    };
+    let is_unseeded = case.recording.seed.is_none() && why.contains("Math.random needs a seed");
+    let help = if is_unseeded {
+        "; record it with the --seed of the run"
+    } else {
+        ""
+    };
+    Some(why + help)
+}
+
+/// Returns the workflow files of a case, with their paths from its folder.
+pub(crate) fn files_of(case: &str, files: &[SourceFile]) -> Vec<CaseFile> {
+    let folder = folder_of(case);
+    let named = files.iter().map(|file| CaseFile {
+        path: from_folder(&folder, Path::new(&file.name)),
+        sha256: ContentHash::of(&file.text).to_string(),
+    });
+    named.collect()
 }
 
 /// Formats a case as it is written into a file.

@@ -31,6 +31,9 @@ use crate::engine::durable::resume_error::ResumeError;
 /// Maximum number of recorded requests, tool calls and answers.
 const MAX_CALLS: usize = 10_000;
 
+/// Start times before this one, in 2001, are those of a virtual clock, which starts at 0.
+const REAL_TIMES: Millis = 1_000_000_000_000;
+
 /// Number of hexadecimal digits of a request's digest.
 const DIGEST: usize = 16;
 
@@ -42,9 +45,18 @@ pub struct Recording {
     pub run_id: String,
     /// Input of the run.
     pub input: Value,
-    /// Seed of `Math.random` and of the order under virtual time. The record of a run does not contain it.
+    /// Seed of `Math.random` in CODE and of the order under virtual time. The record of a run does not contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Number from which the run derives `Math.random` of scripts and the jitter of retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_seed: Option<u64>,
+    /// Wall-clock time of the start, in milliseconds since 1970; 0 under virtual time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub started_at: Millis,
+    /// Wall-clock time of the outcome, in milliseconds since 1970; 0 under virtual time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ended_at: Millis,
     /// Messages with which the run started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conversation: Vec<Message>,
@@ -625,7 +637,8 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
     if let Some(why) = watch.refused {
         return Err(refused(why));
     }
-    let start = stored.begun(&rebuilt.graphs)?.seed;
+    let begun = stored.begun(&rebuilt.graphs)?;
+    let (begun_at, start) = (begun.at, begun.seed);
     let session = match (&start.session, &watch.session) {
         (Some(seed), Some(state)) => Some(RecordedSession::of(seed, state)),
         (Some(_), None) => {
@@ -642,9 +655,16 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
         Some(report) => Arc::new((**report).clone()),
         None => Arc::new(rebuilt.machine.report_so_far(rebuilt.at)),
     };
+    let (started_at, ended_at) = match begun_at {
+        ..REAL_TIMES => (0, 0),
+        at => (at, at.saturating_add(report.elapsed_ms)),
+    };
     Ok(RecordedRun {
         recording: Recording {
             run_id: run_id.to_owned(),
+            run_seed: Some(start.seed),
+            started_at,
+            ended_at,
             input: (*start.input).clone(),
             conversation: start
                 .conversation
