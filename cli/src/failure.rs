@@ -102,7 +102,8 @@ impl Failure {
         }
     }
 
-    fn json(&self) -> Value {
+    /// Returns the failure for programs.
+    pub(crate) fn json(&self) -> Value {
         let mut error = json!({"code": self.code, "message": masked(&self.message)});
         if let Some(help) = &self.help {
             error["help"] = json!(masked(help));

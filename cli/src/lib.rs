@@ -174,6 +174,8 @@ pub fn main() -> ExitCode {
     }
     // On failure, orphaned processes of tools are found only by the mark in their environment.
     let _: std::io::Result<()> = pirn::tools::adopt_orphans();
+    // On failure, the signal ends the process.
+    let _: std::io::Result<()> = signals::survive_file_limit();
     let parsed = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

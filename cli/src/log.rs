@@ -13,6 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
 use crate::sanitize::sanitize;
+use crate::terminal::Output;
 
 /// The format of a log line.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -59,6 +60,18 @@ impl LogArgs {
             }
         };
         begun.map_err(|error| Failure::failed("NO_LOG", error.to_string()))
+    }
+
+    /// Shows a failure that does not end the command, and logs its effect. Each line of a JSON log is an object, so there the failure
+    /// is a field of the logged line.
+    pub(crate) fn failure(&self, failure: Failure, effect: &str) {
+        match self.log_format {
+            Format::Text => {
+                failure.report(Output::Text);
+                tracing::error!("{effect}");
+            }
+            Format::Json => tracing::error!(failure = %failure.json(), "{effect}"),
+        }
     }
 }
 

@@ -3,17 +3,27 @@
 #[cfg(feature = "restate")]
 pub(crate) mod restate;
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use futures::future::Either;
 use pirn::Engine;
 use pirn::config::ConfigText;
-use pirn::store::{SqliteStore, Store};
+use pirn::store::{SqliteStore, Store, StoreError};
 
 use crate::failure::Failure;
-use crate::store::{file, refused};
+use crate::store::{file, has_listener, refused};
 use crate::store_key::KeyArgs;
 use crate::terminal::shell_quoted;
+
+/// Time for which a command waits for a store that another process holds without answering requests. Most commands hold a store for
+/// milliseconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts to open such a store.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// The location of the runs.
 #[derive(clap::Args)]
@@ -52,11 +62,34 @@ impl StoreArgs {
         self.place()?.open_existing()
     }
 
+    /// Opens an existing store, or returns the answer of the process that holds it; see [`StoreFile::open_or`].
+    pub(crate) fn open_or<T>(
+        &self,
+        ask: impl Fn(&Path, &StoreError) -> Option<Result<T, Failure>>,
+    ) -> Result<Either<Arc<dyn Store>, T>, Failure> {
+        match self.place()? {
+            Place::File(file) => {
+                check_exists(&file.path())?;
+                Ok(match file.open_or(None, ask)? {
+                    Either::Left(store) => Either::Left(Arc::new(store)),
+                    Either::Right(answer) => Either::Right(answer),
+                })
+            }
+            #[cfg(feature = "cluster")]
+            place => place.open(None).map(Either::Left),
+        }
+    }
+
     /// Builds an engine without workflows over the store, for commands that only read.
     pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
-        let built = Engine::builder().shared_store(self.open()?).arbiters(1).build();
-        built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
+        engine_over(self.open()?)
     }
+}
+
+/// Builds an engine without workflows over a store.
+pub(crate) fn engine_over(store: Arc<dyn Store>) -> Result<Engine, Failure> {
+    let built = Engine::builder().shared_store(store).arbiters(1).build();
+    built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
 }
 
 /// Returns the failure of a command about a file.
@@ -192,12 +225,40 @@ impl StoreFile {
     }
 
     fn open(&self, config: Option<&ConfigText>) -> Result<SqliteStore, Failure> {
-        let path = self.path();
-        let store = match self.key.keys(config)? {
-            None => SqliteStore::open(path),
-            Some(keys) => SqliteStore::open_encrypted(path, keys),
-        };
-        store.map_err(|error| refused(&error))
+        // A process that listens may hold the store for days.
+        let fails = |path: &Path, held: &StoreError| has_listener(path).then(|| Err(refused(held)));
+        let Either::Left(store) = self.open_or::<Infallible>(config, fails)?;
+        Ok(store)
+    }
+
+    /// Opens the store. While another process holds it, calls `ask`, whose answer is returned instead. If `ask` has none, repeats both
+    /// for [`LONGEST_WAIT`].
+    #[allow(clippy::disallowed_methods)] // real time, because the other process is waited for; no engine is running here
+    fn open_or<T>(
+        &self,
+        config: Option<&ConfigText>,
+        ask: impl Fn(&Path, &StoreError) -> Option<Result<T, Failure>>,
+    ) -> Result<Either<SqliteStore, T>, Failure> {
+        let (path, keys) = (self.path(), self.key.keys(config)?);
+        let started = Instant::now();
+        loop {
+            let opened = match &keys {
+                None => SqliteStore::open(&path),
+                Some(keys) => SqliteStore::open_encrypted(&path, keys.clone()),
+            };
+            let held = match opened {
+                Err(error @ StoreError::Held { .. }) => error,
+                opened => return opened.map(Either::Left).map_err(|error| refused(&error)),
+            };
+            if let Some(answer) = ask(&path, &held) {
+                return answer.map(Either::Right);
+            }
+            if started.elapsed() >= LONGEST_WAIT {
+                let advice = "that process answers no requests of other commands; repeat the command when it has ended";
+                return Err(refused(&held).with_help(advice));
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 

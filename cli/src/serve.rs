@@ -20,7 +20,7 @@ use crate::service_settings::{AccessArgs, Retention, RetentionArgs};
 use crate::signals::{Signal, Signals};
 use crate::store::not_resumed;
 use crate::store_owner;
-use crate::terminal::{FAILED, Output};
+use crate::terminal::FAILED;
 
 /// Arguments of `pirn serve`.
 #[derive(clap::Args)]
@@ -218,17 +218,13 @@ impl Args {
         }
         match self.served.reload(engine).and_then(|offer| publish(service, &offer)) {
             Ok(()) => tracing::info!("the workflows were reloaded"),
-            Err(failure) => {
-                failure.report(Output::Text);
-                tracing::error!("reloading failed: the workflows are unchanged");
-            }
+            Err(failure) => self
+                .log
+                .failure(failure, "reloading failed: the workflows are unchanged"),
         }
         match self.access.grants() {
             Ok(grants) => service.set_grants(grants),
-            Err(failure) => {
-                failure.report(Output::Text);
-                tracing::error!("reloading failed: the tokens are unchanged");
-            }
+            Err(failure) => self.log.failure(failure, "reloading failed: the tokens are unchanged"),
         }
     }
 }

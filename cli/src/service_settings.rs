@@ -137,8 +137,8 @@ impl Retention {
 /// Arguments about who may send which requests.
 #[derive(clap::Args)]
 pub(crate) struct AccessArgs {
-    /// A file with one token per line, `TOKEN [name=NAME] [roles=ROLE,ROLE] [tenant=TENANT]`; a request must have one of them:
-    /// Authorization: Bearer TOKEN
+    /// A file with one token per line, `TOKEN [name=NAME] [roles=ROLE,ROLE] [tenant=TENANT]`, and comments in lines that start
+    /// with #; a request must have one of the tokens: Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
     /// Accept the tokens (JWT) of this OpenID Connect provider, such as https://login.example.com
@@ -193,7 +193,8 @@ impl AccessArgs {
             return Ok(Vec::new());
         };
         let text = files::read_named(path)?;
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let has_token = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        let lines = text.lines().enumerate().filter(|(_, line)| has_token(line));
         let grants = lines.map(|(number, line)| {
             let invalid = |why| Failure::usage("INVALID_TOKEN_FILE", format!("{path}, line {}: {why}", number + 1));
             Grant::parse(line).map_err(invalid)

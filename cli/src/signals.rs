@@ -7,6 +7,24 @@ pub(crate) enum Signal {
     Stop,
 }
 
+/// Makes writes beyond the limit on the size of files (`ulimit -f`) fail, instead of ending the process by SIGXFSZ.
+#[cfg(unix)]
+pub(crate) fn survive_file_limit() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    /// SIGXFSZ on Linux, macOS and the BSDs.
+    const FILE_LIMIT: i32 = 25;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // A handler, which remains without the runtime. Programs that this process starts would inherit that the signal is ignored.
+    signal(SignalKind::from_raw(FILE_LIMIT)).map(drop)
+}
+
+/// Does nothing: only Unix has the signal.
+#[cfg(not(unix))]
+pub(crate) fn survive_file_limit() -> std::io::Result<()> {
+    Ok(())
+}
+
 /// Handlers of the signals, installed when this is created.
 #[cfg(unix)]
 pub(crate) struct Signals {

@@ -22,6 +22,27 @@ pub(crate) fn file(named: &str) -> PathBuf {
     }
 }
 
+/// Returns the path of the socket on which the process that has the store open may listen.
+#[cfg(unix)]
+pub(crate) fn socket_of(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(".sock");
+    name.into()
+}
+
+/// True if a process listens on the socket of the store.
+#[cfg(unix)]
+pub(crate) fn has_listener(store: &Path) -> bool {
+    // The socket of a killed process still exists, but refuses connections.
+    std::os::unix::net::UnixStream::connect(socket_of(store)).is_ok()
+}
+
+/// Returns false: only Unix has the sockets that this uses.
+#[cfg(not(unix))]
+pub(crate) fn has_listener(_: &Path) -> bool {
+    false
+}
+
 /// Refuses to write to a file of the store itself, which is open.
 pub(crate) fn spare(store: Option<&Path>, written: &str) -> Result<(), Failure> {
     let Some(store) = store else { return Ok(()) };
@@ -47,7 +68,7 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
     match error {
         StoreError::Held { .. } => Failure::usage(code, message)
             .with_help(
-                "that process serves `pirn runs list`, `answer`, `say`, `emit`, `cancel` and `backup`; for other commands, wait until it ends",
+                "that process serves `pirn runs list`, `answer`, `say`, `emit`, `pause`, `pin`, `cancel` and `backup`; for other commands, wait until it ends",
             ),
         StoreError::KeyRefused { .. } => Failure::usage(code, message).with_help(
             "give the keys of the store: --key-file FILE, PIRN_STORE_KEY, or keyFile of [store] in pirn.toml; the first one encrypts, several may decrypt",

@@ -245,6 +245,78 @@ fn an_update_calls_models_and_tools_only_for_what_is_new_and_retains_own_graders
 }
 
 #[test]
+fn an_update_with_another_definition_names_its_files() {
+    let other = workflow("Count all of {{input}}", OUTPUT);
+    for more in [&[][..], &["--definition", "main.json"]] {
+        let folder = recorded("case-other", more).with("other.json", &other);
+        let updated = tested(&folder, &["--update", "--definition", "other.json"]);
+        assert_eq!(updated.code, Some(0), "{}{}", updated.stdout, updated.stderr);
+        let case = case_of(&folder);
+        assert!(
+            case.get("definition").is_none() && case["files"].as_array().expect("files").len() == 1,
+            "{case}"
+        );
+        assert_eq!(case["files"][0]["path"], "other.json");
+        let passed = tested(&folder, &["--output", "json"]);
+        assert_eq!(
+            (passed.code, &passed.json()["cases"][0]["changed"]),
+            (Some(0), &json!([]))
+        );
+        // Without --definition the files stay.
+        assert_eq!(tested(&folder, &["--update"]).code, Some(0));
+        assert_eq!(case_of(&folder)["files"], case["files"]);
+    }
+}
+
+#[test]
+fn an_update_that_would_expect_a_failure_is_refused() {
+    let folder = recorded("case-worse", &["--definition", "main.json"]);
+    let before = folder.read("case.json");
+    let folder = folder.with("main.json", &workflow("Count all of {{input}}", "input.a.b"));
+    let refused = tested(&folder, &["--update"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(
+        refused
+            .stdout
+            .contains("update: the case expects COMPLETED, and the run ended FAILED ("),
+        "{}",
+        refused.stdout
+    );
+    assert_eq!(folder.read("case.json"), before);
+}
+
+#[test]
+fn a_recording_that_its_test_cannot_repeat_has_a_warning() {
+    let drawing = json!({"id": "main", "edges": [{"from": "start", "to": "draw"}, {"from": "draw", "to": "end"}], "nodes": [
+        {"id": "start", "type": "START"}, {"id": "draw", "type": "CODE", "config": {"code": "return Math.random()"}},
+        {"id": "end", "type": "END"}]});
+    let folder = Folder::new("case-random").with("main.json", &drawing.to_string());
+    let run = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--run-id",
+        "r",
+        "--seed",
+        "5",
+        "--quiet",
+    ];
+    assert_eq!(pirn_in(folder.path(), &run, &[]).code, Some(0));
+    let warned = record(&folder, "r", &[]);
+    assert_eq!(warned.code, Some(0));
+    assert!(
+        warned.stderr.contains("warning: `pirn test` fails for this recording")
+            && warned.stderr.contains("--seed of the run"),
+        "{}",
+        warned.stderr
+    );
+    let seeded = record(&folder, "r", &["--seed", "5"]);
+    assert_eq!((seeded.code, &*seeded.stderr), (Some(0), ""));
+    assert_eq!(tested(&folder, &[]).code, Some(0));
+}
+
+#[test]
 fn every_grader_passes_and_fails_as_documented() {
     let folder = recorded("case-graders", &[]);
     let case = case_of(&folder);

@@ -129,6 +129,56 @@ fn an_input_is_sent_through_the_process_that_holds_the_store() {
 }
 
 #[test]
+fn short_commands_at_the_same_time_wait_for_each_other() {
+    let folder = speaking("held-shortly");
+    let detached = ["run", "main.json", "--store", "runs.db", "--run-id", "r", "--detach"];
+    assert_eq!(pirn_in(folder.path(), &detached, &[]).code, Some(0));
+    let commands = [
+        &["runs", "list"][..],
+        &["runs", "show", "r"],
+        &["runs", "emit", "r", "go"],
+        &["runs", "prune"],
+    ];
+    let start = |command: &[&str]| start_in(folder.path(), command, &[]);
+    let all: Vec<Child> = [commands; 3].concat().into_iter().map(start).collect();
+    for child in all {
+        let ended = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{said}");
+    }
+}
+
+#[test]
+fn commands_report_a_process_that_holds_the_store_and_hangs() {
+    let folder = folder("held-hangs");
+    let (mut child, _lines) = holding(&folder);
+    let pid = i32::try_from(child.id()).expect("a process id");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it runs");
+    let commands = [
+        &["runs", "list"][..],
+        &["runs", "emit", "r", "go"],
+        &["runs", "backup", "copy.db"],
+    ];
+    let start = |command: &[&str]| start_in(folder.path(), command, &[]);
+    let asking = commands.map(start);
+    let held = runs(&folder, &["show", "r", "--output", "json"]);
+    assert_eq!(refused(&held), (Some(2), "STORE_HELD".to_owned()));
+    let expected = format!("process {}, which holds the store, did not answer", child.id());
+    for one in asking {
+        let ended = one.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(&expected) && said.contains("no answer for 10 s"),
+            "{said}"
+        );
+    }
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+}
+
+#[test]
 fn a_store_is_copied_while_another_process_holds_it() {
     let folder = folder("told-copied");
     let (mut child, _lines) = holding(&folder);

@@ -123,6 +123,16 @@ fn check_reports_the_working_features_of_each_profile() {
         assert_eq!(checked[name], true, "{name}: {checked}");
     }
 
+    let by_variable = [("PIRN_PROFILES", "profiles.json"), ("PIRN_TEST_KEY", KEY)];
+    for more in [&[][..], &["--config", "profiles.json"]] {
+        // The variable and the alias name the file as `--profiles` does.
+        let ended = pirn_in(
+            folder.path(),
+            &[&["models", "check", "none"], more].concat(),
+            &by_variable,
+        );
+        assert!(ended.stderr.contains("profiles.json has: m, n"), "{}", ended.stderr);
+    }
     let ended = pirn(&folder, &["models", "check", "n"]);
     assert_eq!(ended.code, Some(1));
     for line in [

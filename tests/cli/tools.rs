@@ -140,6 +140,15 @@ fn tools_of_a_config_are_listed_and_called_from_the_command_line() {
     );
     let called = pirn(&["tools", "call", "count", r#"{"text": "one two"}"#, "--config", &config]);
     assert_eq!((called.code, called.stdout.trim()), (Some(0), "2"));
+    let elsewhere = Folder::new("list-elsewhere");
+    let by_variable = [("PIRN_PROFILES", config.as_str())];
+    let called = crate::command::pirn_in(elsewhere.path(), &["tools", "list"], &by_variable);
+    assert_eq!(
+        (called.code, &called.stdout),
+        (Some(0), &text.stdout),
+        "{}",
+        called.stderr
+    );
     for (arguments, code, words) in [
         (
             &["tools", "call", "count", "--config", &config][..],

@@ -7,11 +7,14 @@ mod socket;
 
 use std::path::Path;
 
+use futures::future::Either;
+#[cfg(not(unix))]
+use pirn::store::StoreError;
 use pirn::{CommandOutcome, Engine};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::place::{Place, StoreArgs};
+use crate::place::{Place, StoreArgs, engine_over};
 use crate::store::close;
 use crate::terminal::say;
 
@@ -44,7 +47,7 @@ fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listen
             tracing::warn!(%error, "cannot listen on the socket of the store");
             if !is_quiet {
                 say(&format!(
-                    "cannot listen on the socket of the store ({error}): pirn runs answer, emit, say and cancel work only after this process has ended"
+                    "cannot listen on the socket of the store ({error}): pirn runs list, answer, say, emit, pause, pin, cancel and backup work only after this process has ended"
                 ));
             }
             None
@@ -60,50 +63,35 @@ fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
 
 /// Sends an input to a run of a store: directly, or through the process that has the store open.
 pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<CommandOutcome, Failure> {
-    match store.open_engine() {
-        Ok(engine) => {
+    match store.open_or(|file, held| socket::say(file, held, &request))? {
+        Either::Left(store) => {
+            let engine = engine_over(store)?;
             let told = request.send(&engine);
             close(&engine);
             told
         }
-        Err(failure) if failure.code() == "STORE_HELD" => {
-            let file = store.place()?.file();
-            file.and_then(|file| send_to_owner(&file, &request))
-                .unwrap_or(Err(failure))
-        }
-        Err(failure) => Err(failure),
+        Either::Right(told) => Ok(told),
     }
 }
 
 /// Lists runs of a store: directly, or through the process that has the store open.
-pub(crate) fn list_runs(store: &StoreArgs, wanted: ListedRuns) -> Result<Vec<Value>, Failure> {
-    match store.open() {
-        Ok(store) => wanted.read(&*store),
-        Err(failure) if failure.code() == "STORE_HELD" => {
-            let file = store.place()?.file();
-            file.and_then(|file| list_of_owner(&file, wanted))
-                .unwrap_or(Err(failure))
-        }
-        Err(failure) => Err(failure),
+pub(crate) fn list_runs(store: &StoreArgs, wanted: &ListedRuns) -> Result<Vec<Value>, Failure> {
+    match store.open_or(|file, held| socket::list(file, held, wanted))? {
+        Either::Left(store) => wanted.read(&*store),
+        Either::Right(runs) => Ok(runs),
     }
 }
 
-#[cfg(unix)]
-fn list_of_owner(store: &Path, wanted: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
-    socket::list(store, wanted)
-}
-
+/// No process listens: only Unix has the sockets that this uses.
 #[cfg(not(unix))]
-fn list_of_owner(_: &Path, _: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
-    None
-}
+mod socket {
+    use super::{CommandOutcome, Failure, ListedRuns, Path, Request, StoreError, Value};
 
-#[cfg(unix)]
-fn send_to_owner(store: &Path, request: &Request) -> Option<Result<CommandOutcome, Failure>> {
-    socket::say(store, request)
-}
+    pub(super) fn list(_: &Path, _: &StoreError, _: &ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
+        None
+    }
 
-#[cfg(not(unix))]
-fn send_to_owner(_: &Path, _: &Request) -> Option<Result<CommandOutcome, Failure>> {
-    None
+    pub(super) fn say(_: &Path, _: &StoreError, _: &Request) -> Option<Result<CommandOutcome, Failure>> {
+        None
+    }
 }

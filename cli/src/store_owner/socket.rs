@@ -7,7 +7,7 @@
 //! socket of a killed one.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,18 +16,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use pirn::store::StoreError;
 use pirn::{CommandOutcome, Engine};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::request::{ListedRuns, Request};
 use crate::failure::Failure;
+use crate::store::socket_of;
 
 /// Maximum length of a request, in bytes.
 const MAX_REQUEST: u64 = 4 << 20;
 
 /// Time limit for reading a client's request and for writing the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time limit of a client for each part of the answer. Longer than `PATIENCE`, for which a silent client delays the others.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The answer to a request.
 #[derive(Serialize, Deserialize)]
@@ -54,7 +59,7 @@ pub(crate) struct Socket {
 impl Socket {
     /// Listens for requests to the runs of an engine, on a socket next to this store file.
     pub(super) fn listen(store: &Path, engine: &Engine) -> io::Result<Self> {
-        let path = beside(store);
+        let path = socket_of(store);
         let listener = bind(&path)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (engine, over) = (engine.clone(), Arc::clone(&is_over));
@@ -83,18 +88,12 @@ impl Drop for Socket {
     }
 }
 
-fn beside(store: &Path) -> PathBuf {
-    let mut name = store.as_os_str().to_owned();
-    name.push(".sock");
-    name.into()
-}
-
 /// Binds the socket in a folder that only this user may enter, so that no other user can connect before its permissions are set.
 /// Then renames the socket to its path, replacing a stale one. A file at that path that is not a socket is left alone.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
         let why = format!("{} exists and is not a socket", path.display());
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
     let folder = path.with_file_name(format!(".{}.sock", std::process::id()));
     // A folder of a killed process that had this process id.
@@ -188,34 +187,69 @@ fn write(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
     stream.write_all(line.as_bytes())
 }
 
-/// Sends the request to the process that holds this store; `None` if no process listens.
-pub(super) fn say(store: &Path, request: &Request) -> Option<Result<CommandOutcome, Failure>> {
-    let stream = UnixStream::connect(beside(store)).ok()?;
-    Some(match exchange(&stream, request) {
+/// Sends the request to the process that holds this store; `None` if no process listens, or it ended before it read the request.
+pub(super) fn say(store: &Path, held: &StoreError, request: &Request) -> Option<Result<CommandOutcome, Failure>> {
+    if request.is_long() {
+        // The answer may take any time, so a process that hangs is detected by a short request before.
+        let one = ListedRuns {
+            limit: Some(1),
+            ..ListedRuns::default()
+        };
+        if let Err(failure) = list(store, held, &one)? {
+            return Some(Err(failure));
+        }
+    }
+    Some(match exchange(store, request)? {
         Ok(Reply::Ok(told)) => Ok(told),
         Ok(other) => Err(other.failure()),
         Err(error) => Err(Failure::failed(
             "STORE_ERROR",
-            format!("the process that holds the store did not answer, and may have ended before the input was stored: {error}"),
+            format!(
+                "{} did not answer, and may have ended before the input was stored: {error}",
+                holder(held)
+            ),
         )
-        .with_help("check the run: pirn runs show ID")),
+        .with_help("if that process hangs, end it; then check the run: pirn runs show ID")),
     })
 }
 
-/// Lists runs through the process that holds this store; `None` if no process listens.
-pub(super) fn list(store: &Path, wanted: ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
-    let stream = UnixStream::connect(beside(store)).ok()?;
-    Some(match exchange(&stream, &Request::List(wanted)) {
+/// Lists runs through the process that holds this store; `None` if no process listens, or it ended before it read the request.
+pub(super) fn list(store: &Path, held: &StoreError, wanted: &ListedRuns) -> Option<Result<Vec<Value>, Failure>> {
+    Some(match exchange(store, &Request::List(wanted.clone()))? {
         Ok(Reply::Runs(runs)) => Ok(runs),
         Ok(other) => Err(other.failure()),
-        Err(error) => Err(Failure::failed(
-            "STORE_ERROR",
-            format!("the process that holds the store did not answer: {error}"),
-        )),
+        Err(error) => Err(
+            Failure::failed("STORE_ERROR", format!("{} did not answer: {error}", holder(held)))
+                .with_help("if that process hangs, end it; then repeat the command"),
+        ),
     })
 }
 
-fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
+/// Names the process that holds the store.
+fn holder(held: &StoreError) -> String {
+    match held {
+        StoreError::Held { pid: Some(pid), .. } => format!("process {pid}, which holds the store,"),
+        _ => "the process that holds the store".to_owned(),
+    }
+}
+
+fn exchange(store: &Path, request: &Request) -> Option<io::Result<Reply>> {
+    let stream = UnixStream::connect(socket_of(store)).ok()?;
+    match answer_to(request, &stream) {
+        // The process closed the connection before it read the whole request, which therefore had no effect.
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => None,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            let why = format!("no answer for {} s", ANSWER_LIMIT.as_secs());
+            Some(Err(io::Error::new(ErrorKind::TimedOut, why)))
+        }
+        answered => Some(answered),
+    }
+}
+
+fn answer_to(request: &Request, mut stream: &UnixStream) -> io::Result<Reply> {
+    let limit = (!request.is_long()).then_some(ANSWER_LIMIT);
+    stream.set_read_timeout(limit)?;
+    stream.set_write_timeout(Some(ANSWER_LIMIT))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
