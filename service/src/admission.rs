@@ -11,13 +11,31 @@ use pirn::store::{Run, RunFilter, Store, StoreError};
 const PAGE: usize = 1_000;
 
 impl Service {
-    /// Counts a run that the caller starts. Returns 429 if a limit of its tenant is reached.
-    pub(super) async fn admit(&self) -> Result<Option<CountedRun>, Problem> {
+    /// Calls `start` for a run that the caller starts, with the count of the run. Returns 429 if a limit of its tenant is reached. The
+    /// start is not counted if it fails.
+    pub(super) async fn admitted<T, Started: Future<Output = Result<T, Problem>>>(
+        &self,
+        start: impl FnOnce(Option<CountedRun>) -> Started,
+    ) -> Result<T, Problem> {
         let quotas = self.quotas();
         let Some(tenant) = self.scope().0.as_ref().filter(|_| !quotas.are_off()) else {
-            return Ok(None);
+            return start(None).await;
         };
         let owner = tenant.owner();
+        self.read_usage(owner).await;
+        let at = now();
+        let counted = quotas.admit(owner, at);
+        let counted = counted.map_err(|(limit, seconds)| self.refuse(limit, seconds))?;
+        let started = start(Some(counted)).await;
+        if started.is_err() {
+            quotas.withdraw(owner, at);
+        }
+        started
+    }
+
+    /// Reads the tokens of a tenant from the store, unless they are known, and measures its stored bytes if that is due.
+    async fn read_usage(&self, owner: &str) {
+        let quotas = self.quotas();
         if quotas.is_unknown(owner) {
             quotas.restore(owner, self.spent_before(owner).await, now());
         }
@@ -27,10 +45,6 @@ impl Service {
                 Err(error) => tracing::warn!(owner, %error, "measuring the stored runs of a tenant failed"),
             }
         }
-        let admitted = quotas.admit(owner, now());
-        admitted
-            .map(Some)
-            .map_err(|(limit, seconds)| self.refuse(limit, seconds))
     }
 
     fn refuse(&self, limit: ReachedLimit, seconds: u64) -> Problem {

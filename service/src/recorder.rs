@@ -110,7 +110,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     if let Some(status) = left {
         service.runs().leave(&run, status);
     } else {
-        meter.ended(&report, shared);
+        meter.ended(&report, run.duration_ms(&report), shared);
         run.release(report).await;
     }
     run.log.close();

@@ -56,10 +56,13 @@ impl Service {
         }
         let start = self.scoped(start)?;
         self.check(&start).await?;
-        // Other processes execute the run, so it does not count as one in progress here.
-        drop(self.admit().await?);
-        let prepared = self.prepared(start).await?;
-        let run_id = prepared.enqueue().await.map_err(|error| resume_problem(&error))?;
+        let enqueue = |counted: Option<CountedRun>| async move {
+            // Other processes execute the run, so it does not count as one in progress here.
+            drop(counted);
+            let prepared = self.prepared(start).await?;
+            prepared.enqueue().await.map_err(|error| resume_problem(&error))
+        };
+        let run_id = self.admitted(enqueue).await?;
         self.audit_start(&run_id);
         Ok(StartResult::Remote(run_id))
     }
@@ -75,9 +78,12 @@ impl Service {
 
     /// Starts a run here and records its events from the first one on.
     pub(super) async fn start_local(&self, start: Start) -> Result<Arc<Run>, Problem> {
-        let mut start = self.scoped(start)?;
+        let start = self.scoped(start)?;
         self.check(&start).await?;
-        let counted = self.admit().await?;
+        self.admitted(|counted| self.start_admitted(start, counted)).await
+    }
+
+    async fn start_admitted(&self, mut start: Start, counted: Option<CountedRun>) -> Result<Arc<Run>, Problem> {
         let memory = start.memory.take();
         let (run_id, workflow_id, session) = (start.run_id.clone(), start.workflow.clone(), start.session.clone());
         let prepared = self.prepared(start).await?;
@@ -105,13 +111,28 @@ impl Service {
             match error.code {
                 // Another process has registered this id first.
                 RunErrorCode::RunIdTaken => return Err(id_taken(run.id())),
-                RunErrorCode::StoreError => return Err(Problem::new(ProblemCode::StoreFailed, error.to_string())),
+                RunErrorCode::StoreError => {
+                    self.forget_unstored(&run).await;
+                    return Err(Problem::new(ProblemCode::StoreFailed, error.to_string()));
+                }
                 // The run has ended already: its report contains the error, if there was one.
                 _has_ended => {}
             }
         }
         self.runs().began(&run);
         Ok(run)
+    }
+
+    /// Removes a run whose start the store refused, so that the client may repeat the request with its id.
+    async fn forget_unstored(&self, run: &Run) {
+        tracing::warn!(run_id = run.id(), "the store did not accept the start of a run");
+        let Some(store) = self.engine().store() else { return };
+        // A store that cannot be read may contain the run: the id stays taken.
+        if matches!(store.run(run.id()).await, Ok(None)) {
+            run.handle.outcome().await;
+            run.until_decided().await;
+            self.runs().forget_ended(run);
+        }
     }
 
     /// Writes the start of a run to the audit log, if callers have names.
@@ -319,16 +340,18 @@ impl Service {
             }
             None => self.new_run_id(),
         };
-        let admitted = self.admit().await?;
-        let service = self.clone();
-        let register = move || async move {
-            let made = fork.make(id.clone()).await.map_err(|error| resume_problem(&error))?;
-            let stored = service.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
-            let resumed = service.register(stored, made, admitted).await;
-            resumed.map_err(|error| resume_problem(&error))
+        let make = |counted: Option<CountedRun>| async move {
+            let service = self.clone();
+            let register = move || async move {
+                let made = fork.make(id.clone()).await.map_err(|error| resume_problem(&error))?;
+                let stored = service.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
+                let resumed = service.register(stored, made, counted).await;
+                resumed.map_err(|error| resume_problem(&error))
+            };
+            // A fork replays the other run, so it counts as a replay.
+            self.replays().run(register).await?
         };
-        // A fork replays the other run, so it counts as a replay.
-        let run = self.replays().run(register).await??;
+        let run = self.admitted(make).await?;
         self.audit_start(run.id());
         Ok(run)
     }

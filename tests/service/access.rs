@@ -86,4 +86,6 @@ async fn a_page_of_an_allowed_origin_may_send_requests_and_read_responses() {
     let read = answer(world.get("/v1/runs").header("origin", "https://app.example.com")).await;
     assert_eq!(read.status, StatusCode::OK);
     assert_eq!(read.headers["access-control-allow-origin"], "https://app.example.com");
+    let readable = read.headers["access-control-expose-headers"].to_str().expect("a list");
+    assert_eq!(readable, "location,retry-after,mcp-session-id");
 }

@@ -1,12 +1,13 @@
 //! Tools of front ends: a model calls them, the front end executes them, and its next request continues the run.
 
 use pirn::Engine;
+use pirn::store::MemoryStore;
 use pirn_service::Options;
 use serde_json::{Value, json};
 
 use crate::clients::client;
 use crate::front_ends::types;
-use crate::world::{Events, World, answer};
+use crate::world::{Events, World, answer, refusal};
 
 /// A workflow whose model calls a tool of the client and one of the node, then two tools of the client.
 pub(crate) const WORKFLOWS: &str = r#"{"workflows": [
@@ -25,7 +26,7 @@ async fn world() -> World {
     World::of(Engine::builder().workflows(WORKFLOWS), Options::default()).await
 }
 
-fn tools() -> Value {
+pub(crate) fn tools() -> Value {
     json!([
         {"name": "location", "description": "Returns the city.", "parameters": {"type": "object", "properties": {"precise": {"type": "boolean"}}}},
         {"name": "confirm", "description": "Asks the user.", "parameters": {"type": "object"}},
@@ -191,11 +192,16 @@ async fn a_page_executes_its_tools_and_its_next_requests_continue_the_run() {
     let more = json!([user, {"id": "n", "role": "user", "parts": [{"type": "text", "text": "hello?"}]}]);
     let reply = |parts: Value| json!({"id": id, "role": "assistant", "parts": parts});
     let pending = json!({"type": "tool-location", "toolCallId": "g1", "state": "input-available", "input": {}});
-    let messages = json!([user, reply(json!([pending])), more[1]]);
-    let refused = answer(world.post("/v1/chat/guide", &json!({"id": "c7", "messages": messages})))
-        .await
-        .body;
-    assert_eq!(refused["code"], "INTERRUPTS_OPEN", "{refused}");
+    // A new message, the same request again, and a page that has lost the reply: a new run would wait for the result forever.
+    for messages in [
+        json!([user, reply(json!([pending])), more[1]]),
+        json!([user, reply(json!([pending]))]),
+        json!([user]),
+        more.clone(),
+    ] {
+        let request = world.post("/v1/chat/guide", &json!({"id": "c7", "messages": messages}));
+        assert_eq!(refusal(request).await, (409, "INTERRUPTS_OPEN".into()), "{messages}");
+    }
 
     let settled = |id: &str, name: &str, output: &str| json!({"type": format!("tool-{name}"), "toolCallId": id, "state": "output-available", "input": {}, "output": output});
     let located = settled("g1", "location", "Oslo");
@@ -214,6 +220,66 @@ async fn a_page_executes_its_tools_and_its_next_requests_continue_the_run() {
     assert_eq!(types(&third[third.len() - 2..]), ["finish-step", "finish"]);
     let text: String = third.iter().filter_map(|chunk| chunk["delta"].as_str()).collect();
     assert_eq!(text, "you are in Oslo");
+}
+
+#[tokio::test]
+async fn a_repeated_request_of_a_page_starts_no_second_run_after_a_restart() {
+    let store = MemoryStore::new();
+    let world = async || {
+        let builder = Engine::builder().store(store.clone()).workflows(WORKFLOWS);
+        World::of(builder, Options::default()).await
+    };
+    let user = json!({"id": "m", "role": "user", "parts": [{"type": "text", "text": "where am I?"}]});
+    let settled = |id: &str| json!({"type": "dynamic-tool", "toolName": "t", "toolCallId": id, "state": "output-available", "output": "Oslo"});
+    let request = |reply: &Value, calls: &[&str]| {
+        let parts: Vec<Value> = calls.iter().map(|id| settled(id)).collect();
+        json!([user, {"id": reply, "role": "assistant", "parts": parts}])
+    };
+    let first = world().await;
+    let reply = chat(&first, &json!([user])).await[0]["messageId"].clone();
+    chat(&first, &request(&reply, &["g1"])).await;
+    let last = request(&reply, &["g1", "g3", "g4"]);
+    let ended = chat(&first, &last).await;
+    assert_eq!(ended.last(), Some(&json!({"type": "finish"})), "{ended:?}");
+    first.service.shut_down(std::time::Duration::ZERO).await;
+
+    let second = world().await;
+    let again = chat(&second, &last).await;
+    assert_eq!(again.last(), Some(&json!({"type": "finish"})), "{again:?}");
+    let text: String = again.iter().filter_map(|chunk| chunk["delta"].as_str()).collect();
+    assert!(text.ends_with("you are in Oslo"), "{text}");
+    for (reply, calls) in [(&reply, "other"), (&json!("none"), "g1")] {
+        let body = json!({"id": "c7", "messages": request(reply, &[calls])});
+        let refused = refusal(second.post("/v1/chat/guide", &body)).await;
+        assert_eq!(refused, (409, "INTERACTION_CLOSED".into()), "{body}");
+    }
+    let runs = answer(second.get("/v1/runs?workflow=guide")).await.body;
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "{runs}");
+}
+
+#[tokio::test]
+async fn the_openapi_document_accepts_every_form_of_tools_and_payloads() {
+    let world = world().await;
+    let document = answer(world.get("/openapi.json")).await.body;
+    for (name, body) in [
+        ("Chat", json!({"messages": [], "tools": tools()})),
+        (
+            "Chat",
+            json!({"messages": [], "tools": {"location": {"parameters": {"type": "object"}}}}),
+        ),
+        (
+            "Resume",
+            json!({"interruptId": "x@1", "status": "resolved", "payload": "blue"}),
+        ),
+        (
+            "Resume",
+            json!({"interruptId": "x@1", "status": "resolved", "payload": {"approved": true}}),
+        ),
+    ] {
+        let schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": document["components"]});
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        assert!(validator.is_valid(&body), "{name}: {body}");
+    }
 }
 
 #[tokio::test]

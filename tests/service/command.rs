@@ -151,7 +151,7 @@ async fn client_events(request: reqwest::RequestBuilder) -> crate::world::Events
 async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
     let folder = folder("reload");
     std::fs::write(folder.join("one.json"), ONE).expect("a file");
-    std::fs::write(folder.join("tokens"), "first\n").expect("a file");
+    std::fs::write(folder.join("tokens"), "# operators\n#revoked roles=read\nfirst\n").expect("a file");
     let mut served = Served::start(&folder, &["one.json", "--token-file", "tokens"]);
     let client = Client::builder().no_proxy().build().expect("a client");
     let url = served.url.trim().to_owned();
@@ -166,6 +166,7 @@ async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
         )
     };
     assert_eq!(ids("first").await, (200, Some("one".to_owned())));
+    assert_eq!(ids("#revoked").await, (401, None), "a comment is no token");
     std::fs::write(folder.join("one.json"), ONE.replace("\"one\"", "\"two\"")).expect("a file");
     std::fs::write(folder.join("tokens"), "second\n").expect("a file");
     served.signal("HUP");
@@ -188,6 +189,36 @@ async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
         .line("reloading failed: the workflows are unchanged")
         .expect("it says so");
     assert_eq!(ids("second").await, (200, Some("two".to_owned())));
+}
+
+#[cfg(unix)]
+#[test]
+fn each_line_of_a_json_log_is_an_object_also_after_a_failed_reload() {
+    let folder = folder("json-log");
+    std::fs::write(folder.join("one.json"), ONE).expect("a file");
+    std::fs::write(folder.join("tokens"), "first\n").expect("a file");
+    let mut served = Served::start(&folder, &["one.json", "--token-file", "tokens", "--log-format", "json"]);
+    std::fs::write(folder.join("one.json"), "{").expect("a file");
+    std::fs::write(folder.join("tokens"), "first roles=reader\n").expect("a file");
+    served.signal("HUP");
+    for (effect, reason) in [
+        ("the workflows are unchanged", "one.json"),
+        ("the tokens are unchanged", "tokens, line 1: "),
+    ] {
+        let fields = loop {
+            let line = served.lines.as_mut().expect("piped").next();
+            let line = line.expect("a line").expect("text");
+            let logged: serde_json::Value = serde_json::from_str(&line).expect(&line);
+            let message = logged["fields"]["message"].as_str().expect("a message");
+            if message.contains(effect) {
+                break logged["fields"].clone();
+            }
+        };
+        assert!(
+            fields["failure"].as_str().is_some_and(|why| why.contains(reason)),
+            "{fields}"
+        );
+    }
 }
 
 #[test]

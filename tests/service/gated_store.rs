@@ -11,6 +11,7 @@ pub(crate) struct GatedStore {
     store: MemoryStore,
     gate: Arc<Semaphore>,
     is_broken: Arc<AtomicBool>,
+    is_full: Arc<AtomicBool>,
 }
 
 impl GatedStore {
@@ -22,6 +23,7 @@ impl GatedStore {
             store,
             gate: Arc::clone(&gate),
             is_broken: Arc::default(),
+            is_full: Arc::default(),
         };
         (gated, gate)
     }
@@ -29,6 +31,11 @@ impl GatedStore {
     /// Returns the flag that makes reading of metadata fail.
     pub(crate) fn is_broken(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_broken)
+    }
+
+    /// Returns the flag that makes commits fail.
+    pub(crate) fn is_full(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_full)
     }
 }
 
@@ -38,6 +45,14 @@ impl Store for GatedStore {
         None
     }
     fn commit(&self, commit: Commit) -> Pending<u64> {
+        if self.is_full.load(Ordering::SeqCst) {
+            let error = StoreError::Failed {
+                file: "gated".into(),
+                run: None,
+                why: "the disk is full".to_owned(),
+            };
+            return Box::pin(async move { Err(error) });
+        }
         let (kept, gate) = (self.store.commit(commit), Arc::clone(&self.gate));
         Box::pin(async move {
             gate.acquire().await.expect("it is never closed").forget();

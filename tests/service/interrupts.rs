@@ -1,7 +1,10 @@
 //! Runs of AG-UI clients that wait for people: interrupts, and the inputs that resume them.
 
+use pirn::Engine;
+use pirn_service::{Access, Grant, Options};
 use serde_json::{Value, json};
 
+use crate::client_tools;
 use crate::command::{Served, folder};
 use crate::front_ends::{agui, types};
 use crate::world::{Events, World, answer};
@@ -163,6 +166,44 @@ async fn a_thread_with_open_interrupts_accepts_only_their_answers() {
         1,
         "the thread is free again"
     );
+}
+
+#[tokio::test]
+async fn an_answer_to_a_person_needs_the_role_and_a_result_of_the_clients_tool_does_not() {
+    let grants = ["runner roles=run", "person roles=run,answer"];
+    let access = Access {
+        grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
+        ..Access::default()
+    };
+    let options = Options {
+        access,
+        ..Options::default()
+    };
+    let world = World::of(Engine::builder().workflows(client_tools::WORKFLOWS), options).await;
+    let user = json!({"id": "m", "role": "user", "content": "go"});
+    let send = async |token: &str, workflow: &str, messages: Value, resume: Value| {
+        let input = json!({"threadId": "t1", "runId": "r1", "messages": messages, "tools": client_tools::tools(), "resume": resume});
+        let request = world.post(&format!("/v1/agui/{workflow}"), &input);
+        let events = Events::open(request.header("authorization", format!("Bearer {token}"))).await;
+        let events = events.all().await.into_iter().map(|event| event.json);
+        events.collect::<Vec<_>>()
+    };
+    for (workflow, payload) in [("asks", json!("red")), ("careful", json!({"approved": true}))] {
+        let asked = interrupts(&send("runner", workflow, json!([user]), json!([])).await);
+        let answers = json!([resolved(&asked[0], &payload)]);
+        let refused = send("runner", workflow, json!([]), answers.clone()).await;
+        assert_eq!(
+            (types(&refused), &refused[0]["code"]),
+            (vec!["RUN_ERROR"], &json!("FORBIDDEN")),
+            "{workflow}"
+        );
+        let ended = send("person", workflow, json!([]), answers).await;
+        assert_eq!(ended.last().expect("an end")["type"], "RUN_FINISHED", "{ended:?}");
+    }
+    send("runner", "guide", json!([user]), json!([])).await;
+    let result = json!({"id": "x1", "role": "tool", "toolCallId": "g1", "content": "Oslo"});
+    let continued = send("runner", "guide", json!([user, result]), json!([])).await;
+    assert!(types(&continued).contains(&"TOOL_CALL_START"), "{continued:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Questions of a run that an MCP client started, answered by that client.
 
 use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use pirn::Engine;
@@ -13,6 +15,7 @@ use rmcp::service::{ClientLifecycleMode, RequestContext, RoleClient, serve_clien
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 
+use crate::command::folder;
 use crate::world::{World, refusal};
 
 /// A person's reply to a form.
@@ -182,4 +185,42 @@ async fn a_body_with_a_duplicate_key_is_refused() {
         .body(body);
     let (status, text) = refusal(request).await;
     assert_eq!((status, text.as_str()), (422, "INVALID_VALUE"));
+}
+
+#[test]
+fn a_question_that_only_a_client_without_elicitation_could_answer_ends_the_call() {
+    let folder = folder("mcp-alone");
+    let asks = json!({"id": "asks", "edges": [{"from": "s", "to": "q"}, {"from": "q", "to": "e"}],
+        "nodes": [{"id": "s", "type": "START"}, {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Go on?"}},
+            {"id": "e", "type": "END"}]});
+    std::fs::write(folder.join("asks.json"), asks.to_string()).expect("a file");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_pirn"))
+        .args(["mcp", "asks.json"])
+        .current_dir(&folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = server.stdin.take().expect("piped");
+    for message in [
+        json!({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "alone", "version": "1"}}}),
+        json!({"method": "notifications/initialized"}),
+        json!({"id": 2, "method": "tools/call", "params": {"name": "asks", "arguments": {}}}),
+    ] {
+        let mut message = message;
+        message["jsonrpc"] = json!("2.0");
+        writeln!(input, "{message}").expect("listens");
+    }
+    let output = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let replies = output.map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("JSON"));
+    let result = replies.into_iter().find(|reply| reply["id"] == 2).expect("a result");
+    let text = result["result"]["content"][0]["text"].as_str().expect("a text");
+    assert_eq!(result["result"]["isError"], true, "{text}");
+    assert!(
+        text.contains("node q asks a person") && text.contains("elicitation"),
+        "{text}"
+    );
+    drop(input);
+    assert!(server.wait().expect("ends").success());
 }

@@ -141,6 +141,59 @@ async fn every_field_of_a_started_run_is_in_its_schema() {
     );
 }
 
+#[tokio::test]
+async fn answers_have_the_media_types_and_schemas_of_the_document() {
+    let world = World::new().await;
+    let document = answer(world.get("/openapi.json")).await.body;
+    let content = |method: &str, path: &str, status: &str| {
+        let response = &document["paths"][path][method]["responses"][status];
+        response["content"].as_object().expect("contents").clone()
+    };
+    let validator = |schema: &Value| {
+        let mut schema = schema.clone();
+        schema["components"] = document["components"].clone();
+        jsonschema::validator_for(&schema).expect("a schema")
+    };
+    let start = content("post", "/v1/runs", "201");
+    assert!(start.contains_key("text/event-stream"), "{start:?}");
+    let started = validator(&start["application/json"]["schema"]);
+    let body = json!({"workflow": "echo", "input": {}});
+    for path in ["/v1/runs", "/v1/runs?wait=60"] {
+        let run = answer(world.post(path, &body)).await.body;
+        assert!(started.is_valid(&run), "{path}: {run}");
+    }
+    for path in ["/v1/workflows/{id}/drawing", "/v1/interactions/{id}/drawing"] {
+        let drawing = content("get", path, "200");
+        assert_eq!(
+            drawing.keys().collect::<Vec<_>>(),
+            ["application/json", "image/svg+xml"]
+        );
+    }
+    let id = world.start("asks", Value::Null).await;
+    world.until(&id, "INTERACTION_REQUESTED").await;
+    let open = content("get", "/v1/runs/{id}/interactions", "200");
+    let open = validator(&open["application/json"]["schema"]);
+    let asked = answer(world.get(&format!("/v1/runs/{id}/interactions"))).await.body;
+    assert_eq!(asked["interactions"][0]["choices"], json!(["red", "blue"]));
+    assert!(open.is_valid(&asked), "{asked}");
+    for (method, part) in [
+        ("get", ""),
+        ("get", "/steps"),
+        ("get", "/threads"),
+        ("get", "/requests"),
+        ("get", "/requests/{effect}"),
+        ("get", "/definition"),
+        ("get", "/explain"),
+        ("get", "/drawings"),
+        ("get", "/diff/{other}"),
+        ("get", "/events"),
+        ("post", "/fork"),
+    ] {
+        let dropped = content(method, &format!("/v1/runs/{{id}}{part}"), "410");
+        assert!(dropped.contains_key("application/problem+json"), "{part}");
+    }
+}
+
 /// Routes that are not described by the document: the document itself, MCP and the page.
 const UNDESCRIBED: [&str; 3] = ["GET /openapi.json", "POST /mcp", "GET /studio/"];
 

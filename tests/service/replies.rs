@@ -1,6 +1,7 @@
 //! Streamed replies: a client that reconnects in the middle of a reply receives the rest of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -205,6 +206,101 @@ async fn a_reconnected_agui_client_gets_the_rest_of_the_reply() {
     }
     let ended = world.get(again).send().await.expect("an answer");
     assert_eq!(ended.status(), StatusCode::NO_CONTENT);
+}
+
+/// The requests that start a run of `says` as a front end, and those that resume its stream; the types of a piece and of the last event.
+fn front_ends() -> [(&'static str, Value, &'static str, [&'static str; 2]); 2] {
+    let chat = json!({"id": "c9", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]});
+    [
+        (
+            "/v1/chat/says",
+            chat,
+            "/v1/chat/says/c9/stream",
+            ["text-delta", "finish"],
+        ),
+        (
+            "/v1/agui/says",
+            agui(&json!([])),
+            "/v1/agui/says?threadId=t1&runId=r1",
+            ["TEXT_MESSAGE_CONTENT", "RUN_FINISHED"],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_stream_of_a_run_that_leaves_its_process_breaks_off_and_is_resumed() {
+    for (start, body, again, [piece, last]) in front_ends() {
+        for parks in [true, false] {
+            let store = MemoryStore::new();
+            let (first, permits) = world(Engine::builder().store(store.clone())).await;
+            let mut response = first.post(start, &body).send().await.expect("an answer");
+            permits.add_permits(2);
+            let mut received = String::new();
+            while received.matches(piece).count() < 2 {
+                let chunk = response.chunk().await.expect("no break").expect("more comes");
+                received.push_str(&String::from_utf8_lossy(&chunk));
+            }
+            let id = received.rsplit("id: ").next().and_then(|rest| rest.lines().next());
+            let id = id.expect("an id").to_owned();
+            let run = answer(first.get("/v1/runs")).await.body["runs"][0]["runId"].clone();
+            let run = run.as_str().expect("an id");
+            if parks {
+                answer(first.post(&format!("/v1/runs/{run}/park"), &json!({}))).await;
+            } else {
+                first.service.shut_down(Duration::ZERO).await;
+            }
+            let is_broken = loop {
+                match response.chunk().await {
+                    Ok(Some(chunk)) => received.push_str(&String::from_utf8_lossy(&chunk)),
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            assert!(is_broken, "{received}");
+            for end in ["RUN_ERROR", "RUN_FINISHED", "\"error\"", "\"finish\"", "[DONE]"] {
+                assert!(!received.contains(end), "{received}");
+            }
+            let (world, permits) = if parks {
+                (first, permits)
+            } else {
+                world(Engine::builder().store(store)).await
+            };
+            // 204 would stop the client, but the run has not ended.
+            let waiting = world.get(again).header("last-event-id", &id).send().await;
+            assert_eq!(waiting.expect("an answer").status(), StatusCode::OK);
+            let resumed = answer(world.post(&format!("/v1/runs/{run}/resume"), &json!({}))).await;
+            assert_eq!(resumed.status, StatusCode::OK, "{}", resumed.body);
+            permits.add_permits(PIECES);
+            let rest = Events::open(world.get(again).header("last-event-id", &id)).await;
+            let rest = rest.all().await;
+            assert_eq!(text(&rest, piece, "delta"), words(0..PIECES), "{rest:?}");
+            assert!(rest.iter().any(|sent| sent.json["type"] == last), "{rest:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_front_end_gets_the_rest_of_a_run_that_ended_before_a_restart() {
+    for (start, body, again, [_, last]) in front_ends() {
+        let store = MemoryStore::new();
+        let (first, permits) = world(Engine::builder().store(store.clone())).await;
+        permits.add_permits(PIECES);
+        let whole = Events::open(first.post(start, &body)).await.all().await;
+        first.service.shut_down(Duration::ZERO).await;
+        let (second, _) = world(Engine::builder().store(store)).await;
+        let ids: Vec<&str> = whole.iter().filter_map(|sent| sent.position.as_deref()).collect();
+        // A position after the reply: pieces are not in the store.
+        let read = ids[ids.len() - 2];
+        let from = whole.iter().position(|sent| sent.position.as_deref() == Some(read));
+        let rest = Events::open(second.get(again).header("last-event-id", read))
+            .await
+            .all()
+            .await;
+        assert_eq!(rest, whole[from.expect("the event") + 1..], "{again}");
+        assert!(rest.iter().any(|sent| sent.json["type"] == last), "{rest:?}");
+        let ended = answer(second.get(again)).await;
+        assert_eq!(ended.status, StatusCode::NO_CONTENT, "no run is in progress");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Starting, listing, reporting and controlling runs.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use pirn::Engine;
 use pirn::store::MemoryStore;
@@ -746,4 +747,28 @@ async fn a_full_engine_refuses_with_503_and_retry_after() {
     assert_eq!(refused.headers["retry-after"], "1");
     world.gate.add_permits(1);
     assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_start_that_the_store_refused_may_be_repeated_with_its_id() {
+    let (store, gate) = GatedStore::new();
+    gate.add_permits(1_000);
+    let is_full = store.is_full();
+    is_full.store(true, Ordering::SeqCst);
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let body = json!({"workflow": "echo", "input": {}, "runId": "mine"});
+    assert_eq!(
+        refusal(world.post("/v1/runs", &body)).await,
+        (500, "STORE_FAILED".into())
+    );
+    assert_eq!(answer(world.get("/v1/runs")).await.body["runs"], json!([]));
+    is_full.store(false, Ordering::SeqCst);
+    let started = answer(world.post("/v1/runs", &body)).await;
+    assert_eq!(
+        (started.status.as_u16(), &started.body["runId"]),
+        (201, &json!("mine")),
+        "{}",
+        started.body
+    );
+    assert_eq!(world.ended("mine").await["status"], "COMPLETED");
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, StoreError, forward_to_store};
 use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
-use pirn_service::{Limits, Options};
+use pirn_service::{Access, Grant, Limits, Options};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Served, folder};
 use crate::gated_store::GatedStore;
-use crate::world::{DETACHES, Events, Sent, World, answer, answered, refusal};
+use crate::world::{DETACHES, Events, Sent, World, answer, answered, later, refusal};
 
 async fn stored() -> World {
     World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
@@ -438,6 +438,89 @@ async fn a_fork_continues_with_edited_workflows_if_the_shared_steps_fit_them() {
         assert_eq!(refused, expected);
     }
     assert_eq!(refusal(world.get("/v1/runs/broken")).await, (404, "UNKNOWN_RUN".into()));
+}
+
+#[tokio::test]
+async fn only_an_administrator_without_a_tenant_forks_with_edited_workflows() {
+    let grants = ["runner roles=run", "acme-token tenant=acme", "operator"];
+    let access = Access {
+        grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
+        ..Access::default()
+    };
+    let options = Options {
+        access,
+        ..Options::default()
+    };
+    let world = World::of(Engine::builder().store(MemoryStore::new()), options).await;
+    let post = async |token: &str, path: &str, body: Value| {
+        let answer = answer(world.post(path, &body).bearer_auth(token)).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    for (token, edits) in [("runner", false), ("acme-token", false), ("operator", true)] {
+        let id = format!("of-{token}");
+        let body = json!({"workflow": "echo", "input": {}, "runId": id});
+        assert_eq!(post(token, "/v1/runs?wait=60", body).await.1["status"], "COMPLETED");
+        let path = format!("/v1/runs/{id}/fork");
+        let definition = answer(world.get(&format!("/v1/runs/{id}/definition")).bearer_auth(token))
+            .await
+            .body;
+        let (status, answered) = post(token, &path, json!({"step": 0, "workflows": definition["workflows"]})).await;
+        assert_eq!(status, if edits { 201 } else { 403 }, "{token}: {answered}");
+        assert!(edits || answered["code"] == "FORBIDDEN", "{answered}");
+        let (status, answered) = post(token, &path, json!({"step": 0})).await;
+        assert_eq!(status, 201, "{token}: {answered}");
+    }
+}
+
+#[tokio::test]
+async fn the_times_of_a_fork_count_from_its_start_in_memory_and_in_the_store() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let world = async || World::of(Engine::builder().shared_store(Arc::clone(&store)), Options::default()).await;
+    let first = world().await;
+    let id = first.start("chat", json!({"message": "x"})).await;
+    first.ended(&id).await;
+    let steps = answer(first.get(&format!("/v1/runs/{id}/steps"))).await.body;
+    let last = steps["steps"].as_array().expect("steps").last().expect("an end")["step"].clone();
+    later().await;
+    // One fork only repeats steps of its base, the other one calls the model again.
+    for (step, name) in [(last, "repeats"), (json!(0), "calls")] {
+        let ask = json!({"step": step, "runId": name});
+        let forked = answer(first.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
+        assert_eq!(forked.status.as_u16(), 201, "{}", forked.body);
+        assert_eq!(first.ended(name).await["status"], "COMPLETED");
+    }
+    let listed = async |world: &World| {
+        let mut runs = answer(world.get("/v1/runs")).await.body["runs"].take();
+        let runs = runs.as_array_mut().expect("runs");
+        let times = |run: &Value| ["runId", "startedAt", "updatedAt", "durationMs"].map(|field| run[field].clone());
+        runs.iter().map(times).collect::<Vec<_>>()
+    };
+    let in_memory = listed(&first).await;
+    assert_eq!(in_memory.len(), 3);
+    for [name, started, updated, duration] in &in_memory[..2] {
+        let [started, updated] = [started, updated].map(|time| time.as_u64().expect("a time"));
+        assert!(started <= updated, "{name}: {in_memory:?}");
+        assert_eq!(*duration, updated - started, "{name}: {in_memory:?}");
+    }
+    drop(first);
+    assert_eq!(listed(&world().await).await[..2], in_memory[..2]);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_parked_run_is_answered_with_its_status_in_the_store() {
+    let world = stored().await;
+    let body = json!({"workflow": "paid", "runId": "parked"});
+    let waits = tokio::spawn(answer(world.post("/v1/runs?wait=600", &body)));
+    while answer(world.get("/v1/runs/parked")).await.status != 200 {}
+    world.until("parked", "NODE_STARTED").await;
+    answer(world.post("/v1/runs/parked/park", &json!({}))).await;
+    let report = waits.await.expect("an answer");
+    assert_eq!(
+        (report.status.as_u16(), &report.body["status"]),
+        (201, &json!("WAITING")),
+        "{}",
+        report.body
+    );
 }
 
 #[tokio::test]

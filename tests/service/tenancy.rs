@@ -11,7 +11,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::client_tools;
-use crate::world::{World, answer, tenants};
+use crate::world::{Events, World, answer, tenants};
 
 const TENANTS: [&str; 2] = ["acme", "zeta"];
 
@@ -492,6 +492,10 @@ async fn a_run_of_another_tenant_is_answered_like_one_that_does_not_exist() {
             (answer.status, without(&answer.body, id))
         };
         assert_eq!(fork(guide).await, fork("acme~nothing").await);
+        assert!(
+            matches!(fork(guide).await.0.as_u16(), 403 | 409),
+            "a tenant defines no workflows"
+        );
         assert_eq!(state(&world, "acme").await, before);
         // The other tenant can use equal names: its run ids, sessions and idempotency keys are separate.
         settle(&world, "zeta").await;
@@ -625,5 +629,9 @@ async fn runs_keep_their_tenant_after_a_restart() {
             .await
             .body;
         assert_eq!(open["interactions"].as_array().map(Vec::len), Some(6), "{open}");
+        // The end of a stored run has the complete id, as that of a run in memory has.
+        let events = Events::open(by(tenant, world.client.get(world.url("/v1/runs/order-0/events")))).await;
+        let end = events.all().await.pop().expect("an end");
+        assert_eq!(end.json["runId"], format!("{tenant}~order-0"));
     }
 }

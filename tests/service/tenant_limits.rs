@@ -115,6 +115,43 @@ async fn a_tenant_starts_at_most_its_number_of_runs_a_minute() {
 }
 
 #[tokio::test]
+async fn refused_starts_and_forks_are_not_counted_with_and_without_a_store() {
+    for has_store in [false, true] {
+        let limits = TenantLimits {
+            runs_per_minute: Some(3),
+            ..TenantLimits::default()
+        };
+        let builder = if has_store {
+            Engine::builder().store(MemoryStore::new())
+        } else {
+            Engine::builder()
+        };
+        let world = world_of(builder, limits).await;
+        let post = async |path: &str, body: Value| {
+            let asked = world.post(path, &body).bearer_auth("acme-token");
+            answer(asked).await.status.as_u16()
+        };
+        let start = || post("/v1/runs", json!({"workflow": "echo", "input": {}, "runId": "one"}));
+        assert_eq!(start().await, 201);
+        for _ in 0..5 {
+            assert_eq!(start().await, 409, "the id is taken");
+            let fork = post("/v1/runs/one/fork", json!({"step": 99})).await;
+            assert_eq!(
+                fork,
+                if has_store { 422 } else { 409 },
+                "there is no such step, or no store"
+            );
+        }
+        for expected in [201, 201, 429] {
+            assert_eq!(
+                post("/v1/runs", json!({"workflow": "echo", "input": {}})).await,
+                expected
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn tokens_of_a_day_and_stored_bytes_survive_a_restart() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let engine = || Engine::builder().shared_store(Arc::clone(&store));

@@ -2,10 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use pirn::Engine;
 use pirn::check::{SourceFile, World as Checked, check};
+use pirn_service::Options;
 use serde_json::json;
 
 use crate::world::{World, answer, refusal};
+
+#[tokio::test]
+async fn a_profile_that_replaces_a_built_in_one_is_listed_once() {
+    let bundle = r#"{"profiles": [{"id": "echo", "provider": "echo"}]}"#;
+    let world = World::of(Engine::builder().workflows(bundle), Options::default()).await;
+    let info = answer(world.get("/v1/info")).await.body;
+    let profiles = info["profiles"].as_array().expect("profiles");
+    assert_eq!(profiles.iter().filter(|id| **id == "echo").count(), 1, "{info}");
+}
 
 #[tokio::test]
 async fn a_listed_workflow_has_its_description_and_input_schema() {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::chat::{Turn, again, turn, unread};
+use super::chat::{Turn, again, front_end_stream, last_run, turn, unread};
 use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, tools_of};
 use super::interactions::run_of;
 use super::messages::{steer, steering};
@@ -17,6 +17,7 @@ use super::query::{Parameters, Path, Scoped, last_event_id};
 use crate::api::agui_thread::{AgUiThread, check_all_answered};
 use crate::body::JsonBody;
 use crate::feed::Feed;
+use crate::http::caller::Role;
 use crate::http::problem::{Problem, ProblemCode, answer_problem};
 use crate::runs::Run;
 use crate::runs::event_log::RecordedEvent;
@@ -59,7 +60,7 @@ pub(crate) struct RunAgentInput {
 /// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user message;
 /// the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each question;
 /// the next input's `resume` must answer all of them, and its stream continues after the last event of the previous one. An input
-/// that does not answer them is refused with a RUN_ERROR.
+/// that does not answer them, or whose sender lacks the role `answer`, is refused with a RUN_ERROR.
 ///
 /// A call of one of the input's `tools` ends the stream with RUN_FINISHED; the next input contains the result as a `tool` message, and
 /// its stream continues that workflow run. The tools of a run are those of the input that started it.
@@ -126,7 +127,7 @@ pub(crate) async fn run(
     let run = service.start_local(start).await?;
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
-    Ok(sse::response(feed, wire, ()))
+    Ok(front_end_stream(feed, wire))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -163,21 +164,13 @@ pub(crate) async fn again_for(
         workflow: Some(workflow),
         ..RunFilter::default()
     };
-    // First: the thread's last run in this process may precede one that another process executes.
-    let run = match service
-        .youngest_shared(filter, |id| id.starts_with(thread.prefix()))
-        .await?
-    {
-        Some(run) => Some(run),
-        None => service.runs().youngest(|run| thread.has(run)),
-    };
+    let is_of_thread = |id: &str| id.starts_with(thread.prefix());
+    let run = last_run(&service, filter, is_of_thread, read_to.is_some()).await?;
     let Some(run) = run else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let wire = |run: &Run| AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
-    again(&service, &run, read_to, wire, |feed, wire| {
-        sse::response(feed, wire, ())
-    })
+    again(&service, &run, read_to, wire, front_end_stream)
 }
 
 /// Streams a run after the client's answers to its questions. AG-UI requires that refused answers are reported in the stream.
@@ -198,7 +191,7 @@ fn continued_stream(asked: RunAgentInput, (feed, sent, run): Continued) -> Respo
     for read in sent.filter_map(RecordedEvent::read) {
         wire.was_sent(&read.event);
     }
-    sse::response(feed, wire, ())
+    front_end_stream(feed, wire)
 }
 
 /// Sends the results of the client's tools to the run that waits for them. Returns `None` if they belong to no call of the client: the
@@ -267,6 +260,8 @@ fn refusal(problem: &Problem) -> Response {
 
 /// Answers the questions of a run; returns a feed that starts at the end of the previous stream.
 async fn resumed(service: &Service, thread: &AgUiThread, asked: &RunAgentInput) -> Result<Continued, Problem> {
+    // Only questions to people are interrupts: results of the client's tools are messages.
+    service.caller().check(Role::Answer)?;
     let resume = &asked.resume;
     let invalid = |detail: String| Problem::new(ProblemCode::InvalidValue, detail);
     let mut found: Option<Arc<Run>> = None;

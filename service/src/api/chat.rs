@@ -1,9 +1,15 @@
 //! Chats: workflows for pages that use the AI SDK's `useChat`.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures::future::{BoxFuture, ready};
+use futures::stream::once;
+use futures::{StreamExt, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -12,18 +18,21 @@ use super::client_tools::{AnsweredCalls, answer_calls, check_none_open, not_open
 use super::messages::{FrontEndMessage, steer, steering};
 use super::query::{Path, Scoped, last_event_id};
 use crate::body::JsonBody;
-use crate::feed::Feed;
-use crate::http::problem::{Problem, ProblemCode};
-use crate::runs::Run;
+use crate::feed::{Feed, FeedItem};
+use crate::http::problem::{Problem, ProblemCode, resume_problem};
 use crate::runs::event_log::RecordedEvent;
 use crate::runs::position::Position;
-use crate::sse::{self, After, EventEncoder};
+use crate::runs::{Run, RunInfo};
+use crate::sse::{self, After, EventEncoder, Frames};
 use crate::start::Start;
 use crate::state::Service;
 use crate::wire::client_tools::chat_results;
 use crate::wire::ui_messages::UiMessages;
-use pirn::store::RunFilter;
-use pirn::{Message, Role};
+use pirn::store::{Run as StoredRun, RunFilter};
+use pirn::{Message, ResumeError, Role};
+
+/// Number of stored runs among which the last run of a chat or thread is searched.
+const MAX_SEARCHED: usize = 1_000;
 
 /// The fields of `DefaultChatTransport`'s body that the service reads.
 #[derive(Deserialize, ToSchema)]
@@ -37,7 +46,6 @@ pub(crate) struct Chat {
     /// Tools that the page executes: a list of `{name, description?, parameters?}`, or an object by name. The models of the main
     /// thread's LLM nodes may call them.
     #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
     tools: Value,
     /// True or `beforeNextRequest`, or `whenIdle`: if a turn of the chat is in progress, the messages after the last reply are sent to
     /// its run, and the stream is empty. Otherwise they start a turn.
@@ -52,12 +60,14 @@ pub(crate) struct Chat {
 ///
 /// A call of one of the page's `tools` ends the stream with the call (`tool-input-available`). The next request contains the result in
 /// the assistant's message, and its stream continues the run. The tools of a run are those of the request that started it.
+/// A request without the result is refused while a run of the chat waits for it.
 #[utoipa::path(
     post, operation_id = "runForChat", path = "/v1/chat/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = Chat,
     responses(
         (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "A run of the chat waits for results of the page's tools, or no call waits for the results", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -66,11 +76,12 @@ pub(crate) async fn run(
     Path(workflow): Path<String>,
     body: JsonBody<Chat>,
 ) -> Result<Response, Problem> {
-    if let (Some(when), Some(chat)) = (steering(&body.value.steering, "/steering")?, &body.value.id) {
-        let session = service.scope().session(chat);
-        let is_of_chat = |run: &Run| is_turn_of(run, &workflow, &session);
+    let chat = body.value.id.as_deref().filter(|id| !id.is_empty());
+    let session = chat.map(|id| service.scope().session(id).into_owned());
+    if let (Some(when), Some(session)) = (steering(&body.value.steering, "/steering")?, &session) {
+        let is_of_chat = |run: &Run| is_turn_of(run, &workflow, session);
         if steer(&service, is_of_chat, unread(&body.value.messages), when).await? {
-            let mut out = sse::Frames::default();
+            let mut out = Frames::default();
             // Without an id of a message, so that the page adds none.
             sse::data(&mut out, &json!({"type": "start"}));
             sse::data(&mut out, &json!({"type": "finish"}));
@@ -78,8 +89,13 @@ pub(crate) async fn run(
             return Ok(versioned(sse::buffered_response(out)));
         }
     }
-    if let Some(stream) = with_results(&service, &workflow, &body.value).await? {
+    if let Some(stream) = with_results(&service, &workflow, session.as_deref(), &body.value).await? {
         return Ok(stream);
+    }
+    // The runs of a session execute one after the other: the new run would wait until the call ends.
+    let is_unfinished = |run: &Run| session.is_some() && run.info.session == session && !run.has_ended();
+    if let Some(run) = service.runs().oldest(is_unfinished) {
+        check_none_open(&run).await?;
     }
     let Turn { message, before } = turn(&body.value.messages)?;
     let start = Start {
@@ -97,33 +113,39 @@ pub(crate) async fn run(
 }
 
 /// Continues the run that waits for the results of the page's tools in the last reply. Returns `None` if the request starts a run.
-async fn with_results(service: &Service, workflow: &str, chat: &Chat) -> Result<Option<Response>, Problem> {
-    let id = chat.id.as_deref().filter(|id| !id.is_empty());
+async fn with_results(
+    service: &Service,
+    workflow: &str,
+    session: Option<&str>,
+    chat: &Chat,
+) -> Result<Option<Response>, Problem> {
     let messages = unread(&chat.messages);
-    // The id of a reply is that of its run.
-    let reply = chat
-        .messages
-        .iter()
-        .rev()
-        .find(|message| message["role"] == "assistant");
-    let run = reply.and_then(|reply| service.runs().find(reply["id"].as_str()?));
-    let session = id.map(|id| service.scope().session(id));
-    let is_of_chat =
-        |run: &Arc<Run>| run.info.workflow_id == workflow && run.info.session.as_deref() == session.as_deref();
-    let Some(run) = run.filter(is_of_chat) else {
-        return Ok(None);
-    };
     let results = chat_results(&chat.messages);
+    let is_of_chat = |of: &str, in_session: Option<&str>| of == workflow && in_session == session;
+    // The id of a reply is that of its run.
+    let mut replies = chat.messages.iter().rev();
+    let reply = replies.find(|message| message["role"] == "assistant");
+    let reply = reply.and_then(|reply| reply["id"].as_str()).unwrap_or_default();
+    let run = service.runs().find(reply);
+    let run = match run.filter(|run| is_of_chat(&run.info.workflow_id, run.info.session.as_deref())) {
+        Some(run) => run,
+        None if results.is_empty() || !messages.is_empty() => return Ok(None),
+        // The page repeats a request whose stream broke off, and the run has ended since.
+        None => {
+            let found = service.in_store(reply).await?;
+            let found = found.filter(|run| is_of_chat(&run.workflow, run.session.as_deref()));
+            stored(service, found.ok_or_else(not_open)?).await?
+        }
+    };
     let after = match open_calls(&run, &results).await {
         Some(AnsweredCalls { after, calls }) => {
             answer_calls(service, &run, calls, messages).await?;
             after
         }
-        None if !messages.is_empty() => {
+        None if results.is_empty() || !messages.is_empty() => {
             check_none_open(&run).await?;
             return Ok(None);
         }
-        None if results.is_empty() => return Ok(None),
         // The page repeats a request whose stream broke off.
         None => received(&run, &results).ok_or_else(not_open)?,
     };
@@ -138,7 +160,48 @@ async fn with_results(service: &Service, workflow: &str, chat: &Chat) -> Result<
 }
 
 fn stream(feed: Feed, wire: impl EventEncoder) -> Response {
-    versioned(sse::response(feed, wire, ()))
+    versioned(front_end_stream(feed, wire))
+}
+
+/// Streams a run to a front end. If the run leaves this process, the response breaks off: the run has not ended, and the front end
+/// can resume the stream.
+pub(super) fn front_end_stream(feed: Feed, wire: impl EventEncoder) -> Response {
+    let has_left = Arc::new(AtomicBool::new(false));
+    let wire = UntilLeft {
+        wire,
+        has_left: Arc::clone(&has_left),
+    };
+    let left = async move {
+        if !has_left.load(Ordering::Relaxed) {
+            return None;
+        }
+        // The error discards unsent bytes, even the headers: let the connection send them first.
+        tokio::task::yield_now().await;
+        Some(Err(io::Error::other("the run continues later, or in another process")))
+    };
+    sse::response(feed, wire, ()).map(|body| {
+        let sent = body.into_data_stream().map_err(io::Error::other);
+        Body::from_stream(sent.chain(once(left).filter_map(ready)))
+    })
+}
+
+/// A wire that writes no end for a run that has left this process.
+struct UntilLeft<W> {
+    wire: W,
+    has_left: Arc<AtomicBool>,
+}
+
+impl<W: EventEncoder> EventEncoder for UntilLeft<W> {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
+        if matches!(item, FeedItem::End) && feed.run().has_left() {
+            return self.has_left.store(true, Ordering::Relaxed);
+        }
+        self.wire.write(feed, item, out);
+    }
+
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
+        self.wire.pauses(feed, out)
+    }
 }
 
 /// True if a run is a turn of the chat with this session of the engine.
@@ -176,15 +239,74 @@ pub(crate) async fn resume(
         session: Some(session.to_string()),
         ..RunFilter::default()
     };
-    // First: the last turn in this process may precede one that another process executes.
-    let run = match service.youngest_shared(filter, |_| true).await? {
-        Some(run) => Some(run),
-        None => service.runs().youngest(|run| is_turn_of(run, &workflow, &session)),
-    };
+    let run = last_run(&service, filter, |_| true, read_to.is_some()).await?;
     match run {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
+}
+
+/// Returns the last run of a chat or thread: the youngest that fits the filter and whose id `is_asked` accepts. For a client that has
+/// received a part of it (`is_back`), that may be a run which only the store has.
+pub(super) async fn last_run(
+    service: &Service,
+    filter: RunFilter,
+    is_asked: impl Fn(&str) -> bool,
+    is_back: bool,
+) -> Result<Option<Arc<Run>>, Problem> {
+    // First: the last run in this process may precede one that another process executes.
+    if let Some(run) = service.youngest_shared(filter.clone(), &is_asked).await? {
+        return Ok(Some(run));
+    }
+    let fits = |run: &Run| {
+        filter.workflow.as_ref() == Some(&run.info.workflow_id)
+            && (filter.session.is_none() || filter.session == run.info.session)
+            && is_asked(run.id())
+    };
+    if let Some(run) = service.runs().youngest(fits) {
+        return Ok(Some(run));
+    }
+    let Some(store) = service.engine().store().filter(|_| is_back) else {
+        return Ok(None);
+    };
+    let filter = RunFilter {
+        youngest_first: true,
+        ..filter
+    };
+    let runs = store.runs(filter, None, MAX_SEARCHED).await;
+    let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+    match runs.into_iter().find(|run| is_asked(&run.id)) {
+        Some(found) => stored(service, found).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Reads a run of the store that no process executes, with its events and its outcome.
+async fn stored(service: &Service, found: StoredRun) -> Result<Arc<Run>, Problem> {
+    let info = RunInfo {
+        workflow_id: found.workflow,
+        session: found.session,
+        started_at: found.started_at.into(),
+    };
+    let event_bytes = Arc::clone(service.runs().event_bytes());
+    let run = Arc::new(Run::followed(&found.id, info, service.limits(), event_bytes));
+    let mut follower = service.engine().follow(found.id, 0);
+    let (service, replays) = (service.clone(), service.replays());
+    let read = replays.run(move || async move {
+        for event in follower.read().await? {
+            run.log.push(&event);
+            service.runs().make_room(&run);
+        }
+        match follower.report().cloned() {
+            Some(report) => run.release(report).await,
+            None => run.leave(found.status.as_str()),
+        }
+        run.decided();
+        run.log.close();
+        Ok(run)
+    });
+    let read: Result<_, ResumeError> = read.await?;
+    read.map_err(|error| resume_problem(&error))
 }
 
 /// Streams a run from its start, without the part that the client has read. Answers 204 if nothing remains to be sent, or if the
@@ -197,7 +319,8 @@ pub(super) fn again<W: EventEncoder>(
     stream: impl FnOnce(Feed, After<W>) -> Response,
 ) -> Result<Response, Problem> {
     let is_read = match read_to {
-        Some(read_to) => Feed::open(service, run, read_to)?.is_over(),
+        // A run that has left this process may continue.
+        Some(read_to) => Feed::open(service, run, read_to)?.is_over() && !run.has_left(),
         None => run.has_ended(),
     };
     if is_read {

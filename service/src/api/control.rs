@@ -142,7 +142,8 @@ pub(crate) struct Fork {
     /// An input that replaces the other run's.
     #[serde(default)]
     input: Option<Value>,
-    /// Definitions that replace the other run's workflows with the same ids; the shared steps must be valid under them.
+    /// Definitions that replace the other run's workflows with the same ids; the shared steps must be valid under them. Needs the
+    /// role `admin`, and a token without a tenant.
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 1000)]
     workflows: Vec<Map<String, Value>>,
@@ -154,8 +155,10 @@ pub(crate) struct Fork {
     request_body = Fork,
     responses(
         (status = 201, description = "The new run", body = RunSummary),
+        (status = 403, description = "The token does not permit `workflows`", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store, the id is taken, or the shared steps do not fit the definitions", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The run has no such step", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -166,6 +169,9 @@ pub(crate) async fn fork(
 ) -> Result<Response, Problem> {
     needs_store(&service)?;
     let asked = body.value;
+    if !asked.workflows.is_empty() {
+        service.caller().check_author()?;
+    }
     let definition = edited_definition(&service, &id, asked.workflows).await?;
     let mut fork = service.fork_of(&id, asked.step);
     for (name, value) in asked.set {

@@ -54,7 +54,8 @@ pub(crate) struct DrawingParameters {
     get, operation_id = "drawWorkflow", path = "/v1/workflows/{id}/drawing", tag = "workflows",
     params(("id" = String, Path, description = "The workflow"), DrawingParameters),
     responses(
-        (status = 200, description = "`{width, height, fontSize, nodes: [{id, type, x, y, width, height, lines, title, lane?}], edges: [{from, to, kind, points, label?}], lanes: [{fork, pathId, x, y, width, height, label}]}` in pixels; with `format=svg` a picture", body = Object),
+        (status = 200, description = "`{width, height, fontSize, nodes: [{id, type, x, y, width, height, lines, title, lane?}], edges: [{from, to, kind, points, label?}], lanes: [{fork, pathId, x, y, width, height, label}]}` in pixels; with `format=svg` a picture",
+            content((Object = "application/json"), (String = "image/svg+xml"))),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -79,6 +80,7 @@ pub(crate) async fn of_workflow(
     responses(
         (status = 200, description = "`{drawings: {WORKFLOW: drawing}}`, each in the format of `/v1/workflows/{id}/drawing`", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn of_run(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -108,7 +110,8 @@ pub(crate) async fn of_run(Scoped(service): Scoped, Path(id): Path<String>) -> R
     get, operation_id = "drawPlan", path = "/v1/interactions/{id}/drawing", tag = "interactions",
     params(("id" = String, Path, description = "The question"), DrawingParameters),
     responses(
-        (status = 200, description = "A drawing in the format of `/v1/workflows/{id}/drawing`; with `format=svg` a picture", body = Object),
+        (status = 200, description = "A drawing in the format of `/v1/workflows/{id}/drawing`; with `format=svg` a picture",
+            content((Object = "application/json"), (String = "image/svg+xml"))),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The question is not open, or is not about a workflow", body = Problem, content_type = "application/problem+json"),
     )

@@ -38,6 +38,7 @@ pub(crate) struct StepParameters {
         (status = 200, description = "`{steps: [{step, threadId, nodeId?, kind, effectId?, at, durationMs?, repeated?}], next?}`; `kind`: start, model, tool, function, code, timer, event, interaction, join, trigger, external or end", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn steps(
@@ -110,6 +111,7 @@ struct ThreadPage<'a> {
     responses(
         (status = 200, description = "`{threads: [{threadId, parentId?, kind, pathId?, workflowId, triggerId?, nodeId?, startedStep, endedStep?, startedAt, endedAt?, status}], next?}`; `nodeId`: the parent's node that started it", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn threads(
@@ -141,6 +143,7 @@ pub(crate) async fn threads(
         (status = 200, description = "`{workflows: [...]}`, each in the format of a workflow file, in the order of their first threads", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn definition(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -157,6 +160,7 @@ pub(crate) async fn definition(Scoped(service): Scoped, Path(id): Path<String>) 
         (status = 200, description = "`{commonSteps, a, b, outcome: {equal, a, b}}`; `a` and `b`: the next step of each run, or null", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn diff(

@@ -37,7 +37,6 @@ pub(crate) struct OpenInteraction {
     schema: Option<Map<String, Value>>,
     /// The answers to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
     choices: Option<Vec<Value>>,
     /// Time limit from the question on, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

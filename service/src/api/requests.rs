@@ -27,6 +27,7 @@ struct RequestPage<'a> {
         (status = 200, description = "`{requests: [{effectId, step, threadId, nodeId, profileId?, model?, at, durationMs?, firstTokenMs?, estimatedTokens, promptTokens?, completionTokens?, cachedTokens?, cost?: {amount, currency}, finishReason?, attempts, error?}], next?}`; `firstTokenMs` of runs whose streamed pieces are in memory", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn list(
@@ -57,6 +58,7 @@ pub(crate) async fn list(
         (status = 200, description = "An item of the list, and `{request: {messages, tools, parameters, responseFormat?}, response?: {message, usage}, pinned?: {insertedAt, count}, prefix?: {previous, sameMessages, firstDifference?: {message, byte}, reason?}}`; `reason`: profile, tools, responseFormat, system, pinned, repair, compression or history; absent if the history only grew", body = Object),
         (status = 404, description = "There is no such run or request", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn show(
@@ -74,6 +76,7 @@ pub(crate) async fn show(
         (status = 200, description = "The explanation", body = String, content_type = "text/plain"),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The service has no store", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn explain(Scoped(service): Scoped, Path(id): Path<String>) -> Result<Response, Problem> {

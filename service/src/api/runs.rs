@@ -9,7 +9,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use super::query::{Parameters, Path, Scoped, event_types, last_event_id, position};
 use crate::body::JsonBody;
@@ -18,7 +20,6 @@ use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode, unknown};
 use crate::memory::MemoryReservation;
 use crate::runs::Run;
-use crate::runs::archive::RunSummary;
 use crate::runs::event_log::{RecordedEvent, hold_within};
 use crate::runs::idempotency::{Claim, KeyClaim};
 use crate::runs::position::Position;
@@ -78,6 +79,19 @@ pub(crate) struct StartParameters {
     wait: Option<f64>,
 }
 
+/// Schema of the JSON that answers a start: the run, or with `wait` its report.
+struct RunOrReport;
+
+impl PartialSchema for RunOrReport {
+    fn schema() -> RefOr<Schema> {
+        // Not a derived enum, whose schema is `oneOf`: a run is an object too, so it would match both.
+        let run = AnyOfBuilder::new().item(Ref::from_schema_name("RunSummary"));
+        run.item(ObjectBuilder::new()).into()
+    }
+}
+
+impl ToSchema for RunOrReport {}
+
 /// Starts a run.
 ///
 /// With `Accept: text/event-stream` the answer is the run's events. With `Idempotency-Key`, a repeated request with an equal key
@@ -85,7 +99,8 @@ pub(crate) struct StartParameters {
 #[utoipa::path(
     post, operation_id = "startRun", path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
     responses(
-        (status = 201, description = "The run; with `wait` its report; with Accept: text/event-stream its events", body = RunSummary),
+        (status = 201, description = "The run; with `wait` its report; with Accept: text/event-stream its events",
+            content((inline(RunOrReport) = "application/json"), (String = "text/event-stream"))),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run's id is taken", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
@@ -158,8 +173,13 @@ pub(crate) async fn start(
     let Some(wait) = wait else {
         return Ok((StatusCode::CREATED, location, Json(service.runs().shown(run.summary()))).into_response());
     };
+    let ended = async {
+        run.handle.outcome().await;
+        // A run that was parked, or that a shutdown has cancelled, has its status in the store from here on.
+        run.until_decided().await;
+    };
     // On a timeout the answer is the report of the unfinished run.
-    let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
+    let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, ended).await;
     guard.ended();
     let report = report_response(&service, run.report().await).await?;
     Ok((StatusCode::CREATED, location, report).into_response())
@@ -404,7 +424,7 @@ async fn archived(
     if is_back && first.is_empty() && is_final {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let mut end = json!({"runId": id, "status": report.status});
+    let mut end = json!({"runId": service.scope().run_id(id), "status": report.status});
     if let Some(error) = report.error {
         end["error"] = error;
     }

@@ -4,8 +4,8 @@
 //! the answers: to the browser the service then is the page's own host. So a request must name one of the service's configured
 //! hosts, and a request with an `Origin` must come from that host or from an allowed origin.
 
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::http::header::{AUTHORIZATION, HOST, LOCATION, ORIGIN, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use subtle::{Choice, ConstantTimeEq};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
@@ -211,7 +211,8 @@ impl Access {
             .allow_origin(AllowOrigin::list(origins))
             .allow_methods(tower_http::cors::AllowMethods::mirror_request())
             .allow_headers(AllowHeaders::mirror_request())
-            .expose_headers([axum::http::header::LOCATION, axum::http::header::RETRY_AFTER])
+            // A browser's MCP client must send the id of its session with each further request.
+            .expose_headers([LOCATION, RETRY_AFTER, HeaderName::from_static("mcp-session-id")])
     }
 }
 

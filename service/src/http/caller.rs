@@ -17,7 +17,7 @@ pub enum Role {
     Run,
     /// Answers questions. Includes [`Role::Read`].
     Answer,
-    /// Everything, including the metrics. With an identity provider, also the runs of all tenants if the token names none.
+    /// Everything, including forks with edited workflows. With an identity provider, also the runs of all tenants if the token names none.
     Admin,
 }
 
@@ -125,8 +125,12 @@ impl Grant {
     /// Parses a line of a token file: `TOKEN [name=NAME] [roles=ROLE,ROLE] [tenant=TENANT]`. A token alone has every right.
     ///
     /// # Errors
-    /// Returns a message, which does not contain the token.
+    /// Returns a message, which does not contain the token. A token that starts with `#` is refused, because such a line of a token
+    /// file is a comment.
     pub fn parse(line: &str) -> Result<Self, InvalidOption> {
+        if line.trim_start().starts_with('#') {
+            return Err("a token must not start with `#`: such a line of a token file is a comment".into());
+        }
         let mut words = line.split_whitespace();
         let mut grant = Self {
             token: words.next().ok_or("the line has no token")?.to_owned(),
@@ -186,6 +190,15 @@ impl Caller {
         let detail = format!("the token lacks the role `{}`", role.as_str());
         Err(Problem::new(ProblemCode::Forbidden, detail))
     }
+
+    /// Checks the right to define workflows. A workflow may call every tool of the engine, which all tenants share.
+    pub(crate) fn check_author(&self) -> Result<(), Problem> {
+        if self.scope.0.is_some() {
+            let detail = "a workflow may call every tool of the service, and the token belongs to a tenant";
+            return Err(Problem::new(ProblemCode::Forbidden, detail));
+        }
+        self.check(Role::Admin)
+    }
 }
 
 impl From<&Grant> for Caller {
@@ -235,6 +248,8 @@ mod tests {
             "s3cret roles=reader",
             "s3cret user=x",
             "s3cret tenant=",
+            "#s3cret",
+            "  # s3cret roles=read",
             "",
         ] {
             let error = Grant::parse(wrong).expect_err(wrong).to_string();

@@ -144,9 +144,13 @@ impl ServerHandler for McpServer {
                 .map_err(|problem| denied(&problem))?;
             answered(service, published, state, request.input_responses.unwrap_or_default()).await?
         } else {
+            let input = match input(published, request.arguments.unwrap_or_default()) {
+                Ok(input) => input,
+                Err(why) => return Ok(failed(&format!("INVALID_INPUT: {why}")).into()),
+            };
             let start = Start {
                 workflow: published.info.id.clone(),
-                input: input(published, request.arguments.unwrap_or_default()),
+                input,
                 memory: memory(&context),
                 ..Start::default()
             };
@@ -161,12 +165,14 @@ impl ServerHandler for McpServer {
             // The caller may not answer: the questions wait for another person.
             Err(_) => Asks::Nobody,
         };
+        // Over stdio without a store, only the client can answer.
+        let is_alone = context.extensions.get::<Parts>().is_none() && service.engine().store().is_none();
         let progress = context
             .meta
             .get_progress_token()
             .map(|token| (token, context.peer.clone()));
         tokio::select! {
-            waits = follow(service, &run, after, progress, &asks) => {
+            waits = follow(service, &run, after, progress, (&asks, is_alone)) => {
                 if let Some((questions, after)) = waits {
                     return Ok(input_required(&run, &questions, after).into());
                 }
@@ -199,13 +205,13 @@ fn denied(problem: &Problem) -> ErrorData {
 }
 
 /// Sends progress for every node that ends and forwards the run's questions, until the run has ended. Returns the open
-/// questions if the client answers them with another call.
+/// questions if the client answers them with another call. Cancels a run whose question nobody can answer: if the client is alone.
 async fn follow(
     service: &Service,
     run: &Arc<Run>,
     after: Position,
     progress: Option<(ProgressToken, Peer<RoleServer>)>,
-    asks: &Asks,
+    (asks, is_alone): (&Asks, bool),
 ) -> Option<(Vec<Interaction>, Position)> {
     // No stream slot is free: send no progress and no questions, and wait for the result only.
     let Ok(mut feed) = Feed::open(service, run, after) else {
@@ -258,12 +264,16 @@ async fn follow(
         if std::mem::take(&mut has_asked) {
             let open = run.handle.interactions().await;
             match asks {
-                Asks::Nobody => {}
+                Asks::Nobody => {
+                    if let Some(question) = open.first().filter(|_| is_alone) {
+                        unanswerable(run, question, "this client does not support elicitation");
+                    }
+                }
                 Asks::ByResult if open.is_empty() => {}
                 Asks::ByResult => return Some((open, feed.read_to())),
                 Asks::ByRequest(peer) => {
                     let new = open.into_iter().filter(|question| asked.insert(question.id.clone()));
-                    elicitations.extend(new.map(|question| elicit(Arc::clone(run), peer.clone(), question)));
+                    elicitations.extend(new.map(|question| elicit(Arc::clone(run), peer.clone(), question, is_alone)));
                 }
             }
         }
@@ -325,7 +335,7 @@ impl Asks {
 }
 
 /// Sends a question to the client until an answer is valid, the request fails, or [`MAX_ASKED`] is reached.
-async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
+async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction, is_alone: bool) {
     let mut wrong: Option<String> = None;
     for _ in 0..MAX_ASKED {
         match peer.create_elicitation(form(&question, wrong.as_deref())).await {
@@ -334,12 +344,23 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
                 Err(why) => wrong = Some(why),
             },
             Err(error) => {
-                // The question stays open: other interfaces may still answer it.
+                // The question stays open if other interfaces may still answer it.
                 tracing::debug!(id = question.id, %error, "sending a question to the MCP client failed");
+                if is_alone {
+                    unanswerable(&run, &question, &format!("the client's answer is an error: {error}"));
+                }
                 return;
             }
         }
     }
+    if is_alone {
+        unanswerable(&run, &question, &format!("the client sent {MAX_ASKED} invalid answers"));
+    }
+}
+
+fn unanswerable(run: &Run, question: &Interaction, why: &str) {
+    run.handle
+        .cancel(format!("node {} asks a person, and {why}", question.node_id));
 }
 
 /// Answers a question with the client's reply; returns the reason if the reply is invalid.
@@ -451,18 +472,26 @@ fn tool_name(id: &str) -> String {
         .collect()
 }
 
-/// True if the workflow's input is an object: the arguments are the input then.
+/// True if the workflow's input is an object: the arguments are the input then. A schema without a type that names properties is meant
+/// for an object.
 fn takes_object(published: &PublishedWorkflow) -> bool {
     match &published.info.input_schema {
         None => true,
-        Some(schema) => schema.get("type").is_some_and(|kind| kind == "object"),
+        Some(schema) => match schema.get("type") {
+            Some(kind) => kind == "object",
+            None => schema.contains_key("properties") || schema.contains_key("required"),
+        },
     }
 }
 
 fn schema(published: &PublishedWorkflow) -> JsonObject {
     let schema = match &published.info.input_schema {
         None => json!({"type": "object"}),
-        Some(schema) if takes_object(published) => return schema.clone(),
+        Some(schema) if takes_object(published) => {
+            let mut schema = schema.clone();
+            schema.entry("type").or_insert_with(|| "object".into());
+            return schema;
+        }
         Some(schema) => json!({"type": "object", "properties": {INPUT: schema}, "required": [INPUT]}),
     };
     let Value::Object(schema) = schema else {
@@ -471,11 +500,15 @@ fn schema(published: &PublishedWorkflow) -> JsonObject {
     schema
 }
 
-fn input(published: &PublishedWorkflow, mut arguments: JsonObject) -> Value {
+fn input(published: &PublishedWorkflow, mut arguments: JsonObject) -> Result<Value, String> {
     if takes_object(published) {
-        Value::Object(arguments)
-    } else {
-        arguments.remove(INPUT).unwrap_or_default()
+        return Ok(Value::Object(arguments));
+    }
+    let input = arguments.remove(INPUT);
+    let input = input.ok_or_else(|| format!("the argument `{INPUT}` is missing: it is the input of the workflow"))?;
+    match arguments.keys().next() {
+        Some(unknown) => Err(format!("there is no argument {unknown}; write the input in `{INPUT}`")),
+        None => Ok(input),
     }
 }
 

@@ -157,12 +157,11 @@ impl RunMeter<'_> {
         self.metrics.count(MetricId::EventsLost, [], events);
     }
 
-    /// Counts the end of the run, and its tokens without those that it shares with another run.
-    pub(super) fn ended(&self, report: &RunReport, shared: TokenUsage) {
+    /// Counts the end of the run with its duration, and its tokens without those that it shares with another run.
+    pub(super) fn ended(&self, report: &RunReport, duration_ms: u64, shared: TokenUsage) {
         let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
         self.metrics.count(MetricId::RunsEnded, labels, 1);
-        self.metrics
-            .time(MetricId::RunDuration, self.workflow, report.elapsed_ms);
+        self.metrics.time(MetricId::RunDuration, self.workflow, duration_ms);
         // Count all token kinds of the report by their field names; fields that are no integers, such as the cost, are skipped.
         let shared = json!(shared);
         if let Value::Object(kinds) = json!(report.tokens.spent) {

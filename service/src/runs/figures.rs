@@ -19,11 +19,11 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// Returns the figures of a report, which may be that of an unfinished run.
-    pub(crate) fn of(report: &RunReport, has_ended: bool) -> Self {
+    pub(crate) fn of(report: &RunReport, duration_ms: Option<u64>) -> Self {
         Self {
             tokens: Some(report.tokens.spent.total),
             cost: report.tokens.spent.cost,
-            duration_ms: has_ended.then_some(report.elapsed_ms),
+            duration_ms,
         }
     }
 }
@@ -56,8 +56,8 @@ impl FigureCounter {
     }
 
     /// Replaces the sum by the figures of the final report.
-    pub(crate) fn end(&self, report: &RunReport) {
-        self.ended.get_or_init(|| Figures::of(report, true));
+    pub(crate) fn end(&self, report: &RunReport, duration_ms: u64) {
+        self.ended.get_or_init(|| Figures::of(report, Some(duration_ms)));
     }
 
     /// Returns the sum of the usage of the nodes that have completed so far.

@@ -44,6 +44,7 @@ use crate::runs::event_log::EventLog;
 use crate::runs::figures::FigureCounter;
 use crate::runs::handle::Handle;
 use crate::runs::json_text::{SHORT, json_of};
+use crate::runs::position::Position;
 use crate::runs::progress::Progress;
 use crate::runs::questions::Questions;
 use crate::runs::quota::CountedRun;
@@ -225,8 +226,24 @@ impl Run {
         self.told().and_then(|(_, error)| error)
     }
 
-    pub(crate) fn summary(&self) -> RunSummary {
+    /// Returns the sequence and the time of the last change.
+    fn last_change(&self) -> (Position, u64) {
         let (last, last_at) = self.log.last();
+        // The events that a fork shares with its base are older than the fork.
+        (last, last_at.unwrap_or_default().max(self.started_at()))
+    }
+
+    /// Returns the time from the start of a run that has ended to its end, in milliseconds. The report of a fork states the time from
+    /// the start of its base.
+    pub(crate) fn duration_ms(&self, report: &RunReport) -> u64 {
+        if self.replayed.shared_until == 0 {
+            return report.elapsed_ms;
+        }
+        self.last_change().1.saturating_sub(self.started_at())
+    }
+
+    pub(crate) fn summary(&self) -> RunSummary {
+        let (last, updated_at) = self.last_change();
         let figures = self.figures.figures();
         let has_ended = self.has_ended();
         // Detached branches may open questions after the main thread has ended.
@@ -236,7 +253,6 @@ impl Run {
             self.questions.count()
         };
         let started_at = self.started_at();
-        let updated_at = last_at.unwrap_or(started_at);
         let elapsed = updated_at.saturating_sub(started_at);
         RunSummary {
             run_id: self.id().to_owned(),
@@ -299,7 +315,7 @@ impl Run {
     /// Releases the values of a run that has ended; its report is retained as JSON.
     pub(crate) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
         self.progress.forget();
-        self.figures.end(&report);
+        self.figures.end(&report, self.duration_ms(&report));
         drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
         let json = json_of(Arc::clone(&report)).await;
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();

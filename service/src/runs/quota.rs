@@ -112,6 +112,13 @@ impl Usage {
         Ok(())
     }
 
+    /// Removes a start from which no run resulted.
+    fn withdraw(&mut self, started_at: u64) {
+        if let Some(place) = self.starts.iter().rposition(|at| *at == started_at) {
+            self.starts.remove(place);
+        }
+    }
+
     fn tokens(&self, now: u64) -> u64 {
         if self.spent.day == now / DAY {
             self.spent.tokens
@@ -219,6 +226,13 @@ impl Quotas {
         })
     }
 
+    /// Removes an admitted start from those of its tenant: no run resulted.
+    pub(crate) fn withdraw(&self, owner: &str, started_at: u64) {
+        if let Some(usage) = self.usages().get_mut(owner) {
+            usage.withdraw(started_at);
+        }
+    }
+
     /// Counts a run that was admitted before: one that is resumed, or that another run started.
     pub(crate) fn count(&self, run_id: &str) -> Option<CountedRun> {
         let owner = Run::owner_of(run_id).filter(|_| !self.are_off())?;
@@ -249,7 +263,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_start_is_admitted_exactly_while_no_limit_is_reached(
-            steps in prop::collection::vec((0_u64..40_000, 0_u8..3, 0_u64..40), 1..200),
+            steps in prop::collection::vec((0_u64..40_000, 0_u8..4, 0_u64..40), 1..200),
             (runs, minute, tokens) in (1_usize..6, 1_usize..6, 1_u64..100),
         ) {
             let limits = TenantLimits {
@@ -285,6 +299,11 @@ mod tests {
                     1 if live > 0 => {
                         live -= 1;
                         usage.live -= 1;
+                    }
+                    // A start of which no run resulted, at once or later.
+                    2 if !starts.is_empty() => {
+                        let place = usize::try_from(amount).expect("a small number") % starts.len();
+                        usage.withdraw(starts.remove(place));
                     }
                     _ => {
                         spent.push((now, amount));

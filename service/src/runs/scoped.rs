@@ -117,6 +117,11 @@ impl<'a> ScopedRuns<'a> {
         self.runs.register(run)
     }
 
+    /// Removes a run that has ended from the memory.
+    pub(crate) fn forget_ended(self, run: &Run) {
+        self.runs.forget_ended(run.id());
+    }
+
     /// Sets the time when a new run began; see [`Runs::began`].
     pub(crate) fn began(self, run: &Arc<Run>) {
         self.runs.began(run);

@@ -249,7 +249,7 @@ impl StoredRuns {
             .iter()
             .map(|asked| json!(asked.question).to_string().len())
             .sum();
-        let figures = Figures::of(&report, run.status.is_final());
+        let figures = Figures::of(&report, None);
         let last = events.last().map_or(0, |event| event.sequence);
         // The sequence may be beyond the run's last event, which no event follows.
         let after = after.min(last);

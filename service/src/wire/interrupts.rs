@@ -93,7 +93,6 @@ pub(crate) struct Resume {
     status: ResumeStatus,
     /// The person's answer.
     #[serde(default)]
-    #[schema(value_type = Object)]
     payload: Value,
 }
 
