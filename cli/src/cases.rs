@@ -6,15 +6,13 @@ use std::process::ExitCode;
 use pirn::cases::{Case, GradeFailure, Tested};
 use pirn::check::SourceFile;
 use pirn::store::ContentHash;
-use pirn::{Engine, EngineBuilder};
 use pirn_definition::definition::json_from_str;
 use serde_json::{Value, json};
 
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::files::{self, unwritable};
-use crate::runs::{case_text, files_of_case, folder_of_case};
-use crate::scripts::Level;
+use crate::runs::{case_text, engine_with, files_of_case, folder_of_case};
 use crate::terminal::{FAILED, Output, answer, counted, json_text};
 use crate::tools;
 
@@ -147,7 +145,7 @@ impl Args {
                 Some(updated)
             })
         } else {
-            let tested = case.run(with(sources)).map_err(|error| error.to_string());
+            let tested = case.run(engine_with(sources)).map_err(|error| error.to_string());
             tested.map(|Tested { failures, .. }| {
                 result.failures = failures;
                 None
@@ -171,18 +169,11 @@ impl Args {
     fn updated(&self, case: &Case, sources: &[SourceFile], places: &[String]) -> Result<Case, String> {
         let told = |failure: Failure| failure.into_told().2;
         let config = self.config.read(places).map_err(told)?.unwrap_or_default();
-        let builder = with(sources)
+        let builder = engine_with(sources)
             .profiles(config.profiles)
             .tools(tools::registry(config.tools).map_err(told)?);
         case.update(builder).map_err(|error| error.to_string())
     }
-}
-
-/// Returns a builder with the workflows of these files.
-pub(crate) fn with(sources: &[SourceFile]) -> EngineBuilder {
-    Engine::builder()
-        .scripts(Level::default().port())
-        .files(sources.iter().cloned())
 }
 
 impl CaseResult {

@@ -296,7 +296,7 @@ async fn listen(
         tracing::info!(
             cancelled = left.runs_cancelled,
             left = left.runs_left,
-            "every run has ended"
+            "no run is active in this process; with a store, unfinished runs can be resumed"
         );
         // Stop accepting connections last: until here, streams are readable and `/readyz` answers 503.
         drop(stop);

@@ -15,7 +15,9 @@ use crate::runs::quota::CountedRun;
 use crate::runs::{Replayed, Run, RunInfo, now};
 use crate::state::Service;
 use pirn::store::RunStatus;
-use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle, ToolDefinition};
+use pirn::{
+    Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle, ToolDefinition,
+};
 use pirn_actors::engine::check_name;
 
 /// The field of a run's metadata with its tenant.
@@ -111,28 +113,35 @@ impl Service {
             match error.code {
                 // Another process has registered this id first.
                 RunErrorCode::RunIdTaken => return Err(id_taken(run.id())),
-                RunErrorCode::StoreError => {
-                    self.forget_unstored(&run).await;
-                    return Err(Problem::new(ProblemCode::StoreFailed, error.to_string()));
+                // Otherwise the run has ended already: its report contains the error, if there was one.
+                code => {
+                    let refused = self.forget_unstored(&run).await;
+                    if let Some(error) = refused.or((code == RunErrorCode::StoreError).then_some(error)) {
+                        return Err(Problem::new(ProblemCode::StoreFailed, error.to_string()));
+                    }
                 }
-                // The run has ended already: its report contains the error, if there was one.
-                _has_ended => {}
             }
         }
         self.runs().began(&run);
         Ok(run)
     }
 
-    /// Removes a run whose start the store refused, so that the client may repeat the request with its id.
-    async fn forget_unstored(&self, run: &Run) {
-        tracing::warn!(run_id = run.id(), "the store did not accept the start of a run");
-        let Some(store) = self.engine().store() else { return };
-        // A store that cannot be read may contain the run: the id stays taken.
-        if matches!(store.run(run.id()).await, Ok(None)) {
-            run.handle.outcome().await;
-            run.until_decided().await;
-            self.runs().forget_ended(run);
+    /// Removes a run whose start the store refused, so that the client may repeat the request with its id. Returns the store's error;
+    /// `None` if the store has the run, or cannot be read: the id stays taken.
+    async fn forget_unstored(&self, run: &Run) -> Option<RunError> {
+        let store = self.engine().store()?;
+        let report = run.handle.outcome().await;
+        let refused = report
+            .error
+            .clone()
+            .filter(|error| error.code == RunErrorCode::StoreError)?;
+        if !matches!(store.run(run.id()).await, Ok(None)) {
+            return None;
         }
+        tracing::warn!(run_id = run.id(), error = %refused, "the store did not accept the start of a run");
+        run.until_decided().await;
+        self.runs().forget_ended(run);
+        Some(refused)
     }
 
     /// Writes the start of a run to the audit log, if callers have names.

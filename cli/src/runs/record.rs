@@ -4,17 +4,17 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::Engine;
 use pirn::cases::{Case, CaseFile, RecordError, Tested};
 use pirn::check::SourceFile;
 use pirn::store::ContentHash;
+use pirn::{Engine, EngineBuilder};
 use serde_json::json;
 
-use crate::cases;
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::files::{self, unwritable};
 use crate::place::StoreArgs;
+use crate::scripts::Level;
 use crate::store::{close, config_of, not_resumed, spare};
 use crate::terminal::{Output, answer, counted, json_text, say};
 use crate::tools;
@@ -100,7 +100,7 @@ impl Record {
 
 /// Returns the first reason why a case of its own definition fails.
 fn failure_of(case: &Case) -> Option<String> {
-    let why = match case.run(cases::with(&[])) {
+    let why = match case.run(engine_with(&[])) {
         Ok(Tested { failures, .. }) => failures.into_iter().next()?.message,
         Err(error) => error.to_string(),
     };
@@ -121,6 +121,13 @@ pub(crate) fn files_of(case: &str, files: &[SourceFile]) -> Vec<CaseFile> {
         sha256: ContentHash::of(&file.text).to_string(),
     });
     named.collect()
+}
+
+/// Returns a builder with the workflows of these files.
+pub(crate) fn engine_with(sources: &[SourceFile]) -> EngineBuilder {
+    Engine::builder()
+        .scripts(Level::default().port())
+        .files(sources.iter().cloned())
 }
 
 /// Formats a case as it is written into a file.

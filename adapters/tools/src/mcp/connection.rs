@@ -16,7 +16,8 @@ use tokio::runtime::Handle;
 
 use super::child::Child;
 use super::flow::BoundedTransport;
-use super::oauth_client::{OAuthHttpClient, Refused, redirects};
+use super::http_errors::redirects;
+use super::oauth_client::{OAuthHttpClient, Refused};
 use super::pages::every_page;
 use super::server_requests::{Handler, ServerRequestRouter};
 use super::tasks::{TaskFlagReader, TaskOnlyTools};

@@ -14,6 +14,7 @@
 mod child;
 mod connection;
 mod flow;
+mod http_errors;
 mod oauth_client;
 mod pages;
 mod sampling;
@@ -257,7 +258,7 @@ async fn start_all(
                     }
                 }
             }
-            Err(message) => faults.push(ConfigFault::new(server.id(), "", message)),
+            Err(message) => faults.push(ConfigFault::new(server.id(), "", server.failed_start(message))),
         }
         started.servers.push(server);
     }

@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use reqwest::Url;
 use tokio::runtime::Handle;
 
 use super::connection::{CallError, Connection, Request};
+use super::http_errors::shown_url;
 use super::server_requests::{CallHandlers, ServerRequestRouter};
 use super::text::ToolContent;
-use crate::config::McpServerConfig;
+use crate::config::{McpServerConfig, Transport};
 use crate::lane::Lane;
 use crate::options::ToolOptions;
 
@@ -65,6 +67,18 @@ impl Server {
 
     pub(super) fn id(&self) -> &str {
         &self.config.id
+    }
+
+    /// Returns the message of a failed start with the URL of the server. Only for the operator: a path may be secret, so that errors of
+    /// calls, which a model reads, do not contain it.
+    pub(super) fn failed_start(&self, message: String) -> String {
+        match &self.config.transport {
+            Transport::Http { url, .. } => match Url::parse(url) {
+                Ok(url) => format!("{}: {message}", shown_url(&url)),
+                Err(_) => message,
+            },
+            Transport::Stdio(_) => message,
+        }
     }
 
     pub(super) fn config(&self) -> &McpServerConfig {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::oauth_client::{cause, shown_url};
+use super::http_errors::{cause, shown_url};
 use crate::config::OauthConfig;
 
 /// Time limit of a token request.

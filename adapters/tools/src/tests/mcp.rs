@@ -145,7 +145,10 @@ fn a_failed_call_reports_the_reason_without_secrets_and_does_not_restart_the_ser
 #[test]
 fn a_failed_start_names_its_cause() {
     let refused = started(json!({"url": format!("http://127.0.0.1:9/mcp?api_key={KEY}")})).expect_err("nobody listens");
-    assert!(refused.starts_with("Connection refused"), "{refused}");
+    assert!(
+        refused.starts_with("http://127.0.0.1:9/mcp: Connection refused"),
+        "{refused}"
+    );
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
@@ -153,7 +156,7 @@ fn a_failed_start_names_its_cause() {
         serve(&listener.accept().expect("a connection").0, moved)
     });
     let moved = started(json!({"url": format!("{address}/mcp")})).expect_err("it has moved");
-    let expected = format!("it redirects to {address}/v2, and redirects are not followed");
+    let expected = format!("{address}/mcp: it redirects to {address}/v2, and redirects are not followed");
     assert_eq!(moved, expected);
 }
 
