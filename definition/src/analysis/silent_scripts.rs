@@ -7,6 +7,7 @@ use super::{Analysis, Flow};
 use crate::definition::{FaultCode, NodeConfig};
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Graph, Node, NodeKind, Snippet, SnippetIx};
+use crate::script::has_effect;
 
 /// Reports each such node.
 pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
@@ -16,8 +17,7 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
         found.work += 1;
         let NodeConfig::Code(code) = &node.config else { continue };
         // A script that only throws or logs has no output on purpose.
-        let has_output = |text: &str| ["return", "throw", "console"].iter().any(|word| text.contains(word));
-        if code.code.as_deref().is_none_or(has_output) {
+        if code.code.as_deref().is_none_or(has_effect) {
             continue;
         }
         let named = named.get_or_insert_with(|| {

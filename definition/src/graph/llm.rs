@@ -41,8 +41,14 @@ impl NodeCompiler<'_, '_> {
             Some(ValueSpec::Literal(value)) => (value.as_object().cloned().map(Arc::new), None),
             computed => (None, computed),
         };
+        let pointer = pointer!["nodes", place, "config", "responseFormat"];
+        if llm.response_format.as_ref().is_some_and(ignores_schema) {
+            let message = "`responseFormat` has a `schema` without the type `json_schema`: the schema would be ignored";
+            let help = r#"add `"type": "json_schema"`, or write the schema itself as `responseFormat`"#;
+            self.report
+                .fault_with_help(FaultCode::InvalidSchema, &pointer, message.to_owned(), help);
+        }
         if llm.response_format.as_ref().is_some_and(lacks_schema) {
-            let pointer = pointer!["nodes", place, "config", "responseFormat"];
             let message = "`responseFormat` has the type `json_schema` and no `schema`: any JSON would be accepted";
             let help = r#"add `"schema": {"type": "object", ...}`; `{"type": "json_object"}` accepts any JSON"#;
             self.report
@@ -277,6 +283,14 @@ impl NodeCompiler<'_, '_> {
             computed => Some(PartSpec::Computed(computed)),
         }
     }
+}
+
+/// True for `{schema}` and `{type: "json_object", schema}`: JSON Schema has no such keyword.
+fn ignores_schema(format: &Value) -> bool {
+    let has_schema = ["schema", "json_schema", "jsonSchema"]
+        .iter()
+        .any(|key| format.get(key).is_some());
+    has_schema && format.get("type").is_none_or(|kind| kind != "json_schema")
 }
 
 /// True for `{type: "json_schema"}` without a schema: any JSON would be accepted.

@@ -12,6 +12,9 @@ use crate::script::assignment;
 /// Advice for an expression that assigns a value.
 pub(super) const COMPARE: &str = "`=` assigns a value: use `==` to compare";
 
+/// Advice for an expression that is written as a template.
+const CONCATENATE: &str = "an expression is JavaScript, in which `{{path}}` is a value: write `'Hello ' + input.name`";
+
 /// A fault or a warning of a snippet, and its byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextFault {
@@ -27,14 +30,21 @@ pub(super) struct TextFault {
 
 impl TextFault {
     pub(super) fn of_syntax(text: &Snippet, fault: SyntaxFault) -> Self {
-        let assigns = text.kind == SnippetKind::Expression && assignment(&text.source).is_some();
+        let is_expression = text.kind == SnippetKind::Expression;
+        let help = if is_expression && assignment(&text.source).is_some() {
+            Some(COMPARE)
+        } else if is_expression && text.source.contains("{{") {
+            Some(CONCATENATE)
+        } else {
+            None
+        };
         Self {
             code: match text.kind {
                 SnippetKind::Expression | SnippetKind::Code | SnippetKind::Workflow => FaultCode::InvalidExpression,
                 SnippetKind::Template => FaultCode::InvalidTemplate,
             },
             message: fault.message,
-            help: assigns.then(|| COMPARE.to_owned()),
+            help: help.map(str::to_owned),
             at: fault.at,
             name: None,
             is_warning: false,

@@ -129,7 +129,8 @@ impl<'a> Reader<'a> {
     fn space(&mut self) -> Result<(), String> {
         loop {
             let rest = self.rest();
-            let trimmed = rest.trim_start();
+            // A byte order mark is white space in JavaScript.
+            let trimmed = rest.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '\u{feff}');
             self.at += rest.len() - trimmed.len();
             if trimmed.starts_with("//") {
                 self.at += trimmed.find('\n').unwrap_or(trimmed.len());
@@ -301,6 +302,10 @@ mod tests {
             "deep": { "yes": true, "no": null },
         });
         assert_eq!(meta(source), expected);
+        assert_eq!(
+            meta("\u{feff}export const meta = {\"name\": \"marked\"}"),
+            json!({"name": "marked"})
+        );
         assert_eq!(meta("return 1"), Value::Null);
         assert_eq!(meta("const meta = { name: f() }"), Value::Null);
     }

@@ -44,4 +44,4 @@ pub use path::{Path, Step};
 pub use plain::Plain;
 pub use scope::{FIXED_NAMES, Scope, ScopeValues, bare_name, is_known};
 pub use text::{PlainText, is_truthy, text_of};
-pub use tokens::long_pattern;
+pub use tokens::{has_effect, long_pattern};

@@ -63,6 +63,41 @@ pub(super) fn calls<'t>(source: &'t str, tokens: &'t [Token], function: &'t str)
     (0..tokens.len()).filter(is_call).map(|at| at + 2)
 }
 
+/// True if a function with this body may return a value, throw or log: it has one of these words outside of nested functions. True for
+/// a source with an ambiguous sign.
+pub fn has_effect(body: &str) -> bool {
+    let Some(tokens) = tokens(body) else { return true };
+    let text = |at: usize| &body[tokens[at].at.clone()];
+    // The open brackets, each with its index and whether it begins the body of a function.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut last_closed = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.kind {
+            TokenKind::Open => {
+                let follows = |sign: &str| at > 0 && text(at - 1) == sign;
+                // The word before the parameters, or the condition.
+                let is_condition = || {
+                    last_closed > 0
+                        && matches!(
+                            text(last_closed - 1),
+                            "if" | "for" | "while" | "switch" | "catch" | "with" | "await"
+                        )
+                };
+                let is_body = text(at) == "{" && (follows("=>") || follows(")") && !is_condition());
+                open.push((at, is_body));
+            }
+            TokenKind::Close => last_closed = open.pop().map_or(0, |(at, _)| at),
+            TokenKind::Word
+                if matches!(text(at), "return" | "throw" | "console") && !open.iter().any(|(_, body)| *body) =>
+            {
+                return true;
+            }
+            TokenKind::Word | TokenKind::Literal | TokenKind::Sign => {}
+        }
+    }
+    false
+}
+
 /// Returns a regular expression literal longer than `most` bytes. Engines compile a literal during parsing, in more than linear
 /// time and without interruption. If the source has an ambiguous `/`, the text between two slashes of a line counts as a literal.
 pub fn long_pattern(source: &str, most: usize) -> Option<Range<usize>> {

@@ -88,6 +88,10 @@ impl Times {
 
 /// Parses a cron expression and checks that it matches at least once.
 fn readable(cron: &str) -> Result<Cron, TimesFault> {
+    // The parser would read a seventh field as years, of which a schedule may outlive the last.
+    if cron.split_whitespace().count() > 6 {
+        return Err(TimesFault::Cron("it has more than six fields".to_owned()));
+    }
     let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
     match next_on_the_wall(&cron, DateTime::UNIX_EPOCH.naive_utc()) {
         Some(_) => Ok(cron),
@@ -247,7 +251,14 @@ mod tests {
             faults("x", "Europe/Berln")[..],
             [TimesFault::Cron(_), TimesFault::Zone(Some("Europe/Berlin"))]
         ));
-        for cron in ["", "0 3 * *", "61 * * * *", "0 3 31 2 *", "x y z a b"] {
+        for cron in [
+            "",
+            "0 3 * *",
+            "61 * * * *",
+            "0 3 31 2 *",
+            "x y z a b",
+            "0 0 0 1 1 * 2020",
+        ] {
             assert!(matches!(faults(cron, "UTC")[..], [TimesFault::Cron(_)]), "{cron}");
         }
     }

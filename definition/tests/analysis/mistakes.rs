@@ -70,6 +70,13 @@ fn a_script_without_return_whose_output_is_read_is_a_warning() {
     let silent = code("const a = input.a + 1");
     for (nodes, reader) in [
         (vec![silent.clone()], "`e` reads it"),
+        (vec![code("function main(input) { return input.x }")], "`e` reads it"),
+        (
+            vec![code(
+                "// return the value\nconst f = x => { if (x) { return 'return' } }",
+            )],
+            "`e` reads it",
+        ),
         (
             vec![silent.clone(), then(json!({"prompt": "Is {{output}} even?"}))],
             "`next` reads it",
@@ -106,6 +113,11 @@ fn a_script_without_return_whose_output_is_read_is_a_warning() {
         vec![code("return input.a + 1")],
         vec![code("throw new Error('no')")],
         vec![code("console.log(input)")],
+        vec![code("for (const x of input) { if (x) { return x } }")],
+        vec![code(
+            "try { input.f(() => { return 1 }) } catch (error) { return error }",
+        )],
+        vec![code("return { f() { return 1 } }")],
         vec![silent, then(json!({"prompt": "What is the sum?"}))],
     ] {
         let (_, found) = analyse_json(&line(&nodes, None));

@@ -271,6 +271,14 @@ fn missing_and_contradictory_fields_of_a_node_are_faults() {
         (json!({"type": "LLM", "timeoutMs": -5}), "INVALID_TIMEOUT"),
         (json!({"type": "LLM", "retry": {"maxAttempts": 0}}), "INVALID_VALUE"),
         (
+            json!({"type": "LLM", "config": {"prompt": "x", "responseFormat": {"schema": {"type": "object"}}}}),
+            "INVALID_SCHEMA",
+        ),
+        (
+            json!({"type": "LLM", "config": {"prompt": "x", "responseFormat": {"type": "json_object", "schema": {}}}}),
+            "INVALID_SCHEMA",
+        ),
+        (
             json!({"type": "VARIABLE", "config": {"variableName": "v", "expression": "1", "variableType": "invalid_type"}}),
             "INVALID_VALUE",
         ),
