@@ -363,7 +363,7 @@ impl Actors {
 
     fn begin(new: NewRun, supervisor: SupervisorActor, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Self {
         // Before `listening`, which includes the types that the run's triggers watch.
-        run.keep_triggers();
+        run.keep_triggers(None);
         let now = run.now();
         let begun = RunStart {
             at: now,
@@ -420,7 +420,7 @@ impl Actors {
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
         }
-        run.keep_triggers();
+        run.keep_triggers(None);
         // The names are registered before the earlier events are sent, because the bus retains only events with registered names.
         run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
@@ -612,7 +612,7 @@ impl Actors {
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
             SupervisorMsg::Closing => run.close(),
-            SupervisorMsg::KeepTriggers => run.keep_triggers(),
+            SupervisorMsg::KeepTriggers(workflow) => run.keep_triggers(Some(&workflow)),
             SupervisorMsg::Kept { step, result } => {
                 if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {
                     std::panic::resume_unwind(Box::new(lost));

@@ -43,6 +43,8 @@ impl ParkedRun {
         }
         match message {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
+            // Needs no machine: a reload must not wake every parked run.
+            SupervisorMsg::KeepTriggers(workflow) => run.keep_triggers(Some(&workflow)),
             // A run is parked only after all of its inputs are durable.
             SupervisorMsg::AwaitKept(kept) if self.waiting.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),

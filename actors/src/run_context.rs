@@ -408,14 +408,15 @@ impl RunContext {
         self.interest.limit_triggers(&self.run_id, limit);
     }
 
-    /// Gives the run triggers of its own if those of its workflows are not the registered ones. A run keeps the workflows of its start,
+    /// Gives the run triggers of its own if those of its workflows, or of one of them, are not the registered ones. A run keeps the workflows of its start,
     /// which may have been replaced since, or belong to another process.
-    pub(crate) fn keep_triggers(&self) {
+    pub(crate) fn keep_triggers(&self, only: Option<&str>) {
         let (own, registered) = (self.inline_services.graphs(), self.engine().workflows());
         if Arc::ptr_eq(own, &registered) {
             return;
         }
-        let differing = own.iter().filter(|(id, graph)| {
+        let asked = own.iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
+        let differing = asked.filter(|(id, graph)| {
             registered
                 .get(*id)
                 .map_or(graph.event_triggers().next().is_some(), |now| {

@@ -108,6 +108,7 @@ impl NewRun {
             seed: self.run_seed.unwrap_or(drawn),
             // Recorded, because a rebuilt run must repeat the order of starts.
             picks_starts: host.picks_order(),
+            merges_assignments: true,
             run_bytes,
             session: self.session,
             client_tools: self.client_tools,

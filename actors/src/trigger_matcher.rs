@@ -780,6 +780,13 @@ impl Actor for TriggerMatcherActor {
 
 impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
+        // First, because a new run with the id may have set limits and triggers since.
+        if let MatcherMsg::Forget { run_id } = &message {
+            // Nothing of the run is held here: the bus closes a run after a quiet round.
+            if self.machine.run_ended(run_id) {
+                self.publish_interest();
+            }
+        }
         // Limits are taken before the queued messages, so that they take effect regardless of the length of the queue.
         for (run_id, limit) in self.interest.take_trigger_limits() {
             match limit {
@@ -850,12 +857,8 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                     self.bus.do_send(BusMsg::Quiesced(round));
                 }
             }
-            MatcherMsg::Forget { run_id } => {
-                // Nothing of the run is held here: the bus closes a run after a quiet round.
-                if self.machine.run_ended(&run_id) {
-                    self.publish_interest();
-                }
-            }
+            // Handled above.
+            MatcherMsg::Forget { .. } => {}
             MatcherMsg::Stop(done) => self.stopping = Some(done),
         }
         // The stop is delayed while a run waits for an evaluation: its queued work would be lost.

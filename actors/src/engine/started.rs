@@ -30,6 +30,7 @@ impl StartedRun {
     pub fn started_at(&self) -> Option<Millis> {
         self.supervisor.began_at()
     }
+
     /// Cancels the run. Its outcome is CANCELLED with this reason.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.supervisor

@@ -29,9 +29,9 @@ impl EngineShared {
         }
         let removed: Vec<String> = earlier.map(|trigger| trigger.id.clone()).collect();
         let added: Vec<Arc<TriggerDefinition>> = graph.event_triggers().cloned().map(Arc::new).collect();
-        // Sent before the change, so that each run takes over the counts of the triggers that are removed.
+        // Sent before the change, so that most runs keep their triggers before those are replaced.
         for run in self.runs.list() {
-            run.do_send(SupervisorMsg::KeepTriggers);
+            run.do_send(SupervisorMsg::KeepTriggers(Arc::clone(&graph.workflow_id)));
         }
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         for arbiter in 0..self.spawner.arbiters() {

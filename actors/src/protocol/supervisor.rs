@@ -33,8 +33,8 @@ pub(crate) enum SupervisorMsg {
     Control(Control),
     /// The engine is closing. A durable run that waits for people or events only ends in this process.
     Closing,
-    /// The engine is about to replace triggers of its workflows.
-    KeepTriggers,
+    /// The engine is about to replace the triggers of this workflow.
+    KeepTriggers(Arc<str>),
     ControlThread {
         thread_id: String,
         control: Control,
@@ -173,7 +173,7 @@ impl SupervisorMsg {
             | Self::Say(_)
             | Self::AwaitKept(_)
             | Self::Closing
-            | Self::KeepTriggers
+            | Self::KeepTriggers(_)
             | Self::Over
             | Self::Woken(_)
             | Self::Lost(_)
@@ -196,7 +196,7 @@ pub(crate) struct SupervisorHandle {
     raised: OnceLock<Batches<RaisedEvent>>,
     /// Metadata from the caller that started the run.
     metadata: Option<Arc<Map<String, Value>>>,
-    /// Time when the run began, in milliseconds since the Unix epoch; 0 before, and for a resumed run.
+    /// Time when the run began, in milliseconds since the Unix epoch; `u64::MAX` before, and for a resumed run.
     began_at: AtomicU64,
     /// Resolve with the run's outcome, and once the run and everything that it started have ended.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
@@ -214,7 +214,7 @@ impl SupervisorHandle {
             handled: AtomicU32::new(0),
             raised: OnceLock::new(),
             metadata,
-            began_at: AtomicU64::new(0),
+            began_at: AtomicU64::new(u64::MAX),
             ends,
         }
     }
@@ -226,7 +226,7 @@ impl SupervisorHandle {
 
     /// Time when the run began; `None` before, and for a resumed run.
     pub(crate) fn began_at(&self) -> Option<Millis> {
-        Some(self.began_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
+        Some(self.began_at.load(Ordering::Relaxed)).filter(|at| *at != u64::MAX)
     }
 
     /// Metadata from the caller that started the run.

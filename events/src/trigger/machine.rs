@@ -135,6 +135,8 @@ struct TriggerRecord {
 struct OwnTriggers {
     workflows: BTreeSet<Arc<str>>,
     keys: Vec<TriggerKey>,
+    /// Separate, so that an event meets the triggers of its own run only.
+    index: TriggerIndex,
 }
 
 /// State of a machine without what can be recomputed.
@@ -143,7 +145,7 @@ struct TriggerSnapshot {
     chain_limit: u32,
     next_key: TriggerKey,
     records: BTreeMap<TriggerKey, TriggerRecord>,
-    fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    fired_by_run: BTreeMap<String, BTreeMap<Arc<str>, u64>>,
     #[serde(default)]
     budgets: BTreeMap<String, Budget>,
 }
@@ -160,8 +162,8 @@ pub struct TriggerMachine {
     index: TriggerIndex,
     /// Number of enabled triggers for each event type they watch, and how many of them hold the thread.
     watching: BTreeMap<EventType, (usize, usize)>,
-    /// Firings of workflow triggers with a limit, by run.
-    fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    /// Firings of workflow triggers with a limit, by run and name: a run that gets its own version of a trigger keeps the count.
+    fired_by_run: BTreeMap<String, BTreeMap<Arc<str>, u64>>,
     /// Budgets of the runs that set one, or have used some of the default.
     budgets: BTreeMap<String, Budget>,
     /// Runs with other triggers than the registered ones. Not stored: a run sets them again when it is resumed.
@@ -246,18 +248,24 @@ impl TriggerMachine {
             .map(|record| TriggerState {
                 id: record.definition.id.clone(),
                 enabled: record.enabled,
-                fired: record.fired,
+                fired: record.fired + self.fired_by_versions(record),
             })
             .collect()
+    }
+
+    /// Number of firings of the versions that running runs have of a registered trigger.
+    fn fired_by_versions(&self, registered: &TriggerRecord) -> u64 {
+        let versions = self.own.values().flat_map(|own| &own.keys);
+        let records = versions.filter_map(|key| self.records.get(key));
+        let versions = records
+            .filter(|record| record.owner == registered.owner && record.definition.id == registered.definition.id);
+        versions.map(|record| record.fired).sum()
     }
 
     /// Returns the name of a trigger, unique in an engine.
     pub fn name_of(&self, watcher: WatchingTrigger) -> Option<Arc<str>> {
         let record = self.records.get(&watcher.key)?;
-        Some(match &record.owner {
-            Owner::Engine => record.definition.id.as_str().into(),
-            Owner::Workflow(workflow) => format!("{workflow}/{}", record.definition.id).into(),
-        })
+        Some(record.name())
     }
 
     /// Returns the definition of a watcher that [`TriggerMachine::find`] returned; `None` if the trigger was removed since.
@@ -302,24 +310,20 @@ impl TriggerMachine {
         key
     }
 
-    /// Sets the triggers of a run's own version of a workflow, until [`TriggerMachine::run_ended`]. The run's firings of registered
-    /// triggers with the same ids count for them. A second call for the workflow has no effect.
+    /// Sets the triggers of a run's own version of a workflow, until [`TriggerMachine::run_ended`]. They are enabled as the registered
+    /// triggers with their ids are. A second call for the workflow has no effect.
     pub fn set_own(&mut self, run_id: &Arc<str>, workflow: &Arc<str>, definitions: Vec<Arc<TriggerDefinition>>) {
         let own = self.own.entry(Arc::clone(run_id)).or_default();
         if !own.workflows.insert(Arc::clone(workflow)) {
             return;
         }
+        let owner = Owner::Workflow(Arc::clone(workflow));
         for definition in definitions {
-            let owner = Owner::Workflow(Arc::clone(workflow));
-            let registered = self.keys.get(&(owner.clone(), definition.id.clone())).copied();
-            let key = self.add_record(owner, definition, Some(Arc::clone(run_id)));
-            if let Some(fired) = self.fired_by_run.get_mut(&**run_id)
-                && let Some(count) = registered.and_then(|registered| fired.get(&registered).copied())
-            {
-                fired.insert(key, count);
-            }
-            if let Some(own) = self.own.get_mut(run_id) {
-                own.keys.push(key);
+            let registered = self.keys.get(&(owner.clone(), definition.id.clone()));
+            let enabled = registered.and_then(|key| Some(self.records.get(key)?.enabled));
+            let key = self.add_record(owner.clone(), definition, Some(Arc::clone(run_id)));
+            if let Some(enabled) = enabled {
+                self.enable(key, enabled);
             }
         }
     }
@@ -329,9 +333,12 @@ impl TriggerMachine {
         record.names_thread = record.definition.thread_id.is_some();
         let TriggerRecord { owner, definition, .. } = &record;
         // Disabled triggers are indexed too: `watches` excludes them, so that enabling one does not change the index.
-        self.index.add(key, owner, definition);
-        // Names lead to the registered trigger.
-        if record.run.is_none() {
+        if let Some(run) = &record.run {
+            let own = self.own.entry(Arc::clone(run)).or_default();
+            own.index.add(key, owner, definition);
+            own.keys.push(key);
+        } else {
+            self.index.add(key, owner, definition);
             self.keys.insert((owner.clone(), definition.id.clone()), key);
         }
         if record.enabled {
@@ -344,18 +351,12 @@ impl TriggerMachine {
     /// Removes a trigger and returns its key, if it existed.
     pub fn remove(&mut self, owner: &Owner, id: &str) -> Option<TriggerKey> {
         let key = self.keys.remove(&(owner.clone(), id.to_owned()))?;
-        self.remove_record(key);
-        Some(key)
-    }
-
-    fn remove_record(&mut self, key: TriggerKey) {
-        let Some(record) = self.records.remove(&key) else {
-            return;
-        };
-        self.index.remove(key, &record.owner, &record.definition);
+        let record = self.records.remove(&key)?;
+        self.index.remove(key, owner, &record.definition);
         if record.enabled {
             count_watching(&mut self.watching, &record.definition, false);
         }
+        Some(key)
     }
 
     /// Sets the tag in the trigger's [`WatchingTrigger`]s: an index into the caller's own table.
@@ -365,15 +366,37 @@ impl TriggerMachine {
         }
     }
 
-    /// Enables or disables a trigger. Returns whether its state changed, or `None` if the trigger does not exist.
+    /// Enables or disables a trigger, also in the runs with their own version of it. Returns whether its state changed, or `None` if the
+    /// trigger does not exist.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
-        let key = self.keys.get(&(owner.clone(), id.to_owned()))?;
-        let record = self.records.get_mut(key)?;
+        let key = *self.keys.get(&(owner.clone(), id.to_owned()))?;
+        let is_version = |key: &TriggerKey| {
+            let record = self.records.get(key);
+            record.is_some_and(|record| record.owner == *owner && record.definition.id == id)
+        };
+        let versions: Vec<TriggerKey> = self
+            .own
+            .values()
+            .flat_map(|own| &own.keys)
+            .copied()
+            .filter(is_version)
+            .collect();
+        for version in versions {
+            self.enable(version, enabled);
+        }
+        Some(self.enable(key, enabled))
+    }
+
+    /// Returns whether the state of the trigger changed.
+    fn enable(&mut self, key: TriggerKey, enabled: bool) -> bool {
+        let Some(record) = self.records.get_mut(&key) else {
+            return false;
+        };
         let changed = std::mem::replace(&mut record.enabled, enabled) != enabled;
         if changed {
             count_watching(&mut self.watching, &record.definition, enabled);
         }
-        Some(changed)
+        changed
     }
 
     /// Sets the maximum number of firings for the run's events that triggers caused; the default is [`DEFAULT_TRIGGERED_EVENTS`].
@@ -400,8 +423,11 @@ impl TriggerMachine {
         self.fired_by_run.remove(run_id);
         self.budgets.remove(run_id);
         let own = self.own.remove(run_id);
+        // Their index ends with them.
         for key in own.iter().flat_map(|own| &own.keys) {
-            self.remove_record(*key);
+            if let Some(record) = self.records.remove(key).filter(|record| record.enabled) {
+                count_watching(&mut self.watching, &record.definition, false);
+            }
         }
         own.is_some()
     }
@@ -430,6 +456,9 @@ impl TriggerMachine {
         // Taken while the index and the records are borrowed, and put back for the next event.
         let mut found = std::mem::take(&mut self.found);
         self.index.find(event, &mut found);
+        if let Some(own) = self.own.get_mut(&event.run_id) {
+            own.index.find(event, &mut found);
+        }
         // By key: hash maps have no order, and triggers act in the order of their addition.
         found.sort_unstable();
         for candidate in found.drain(..) {
@@ -445,20 +474,17 @@ impl TriggerMachine {
         self.found = found;
     }
 
-    /// True if the trigger is the run's own one, or a registered one that the run has not replaced.
+    /// True for a trigger of the run's own index, and for a registered one that the run has not replaced.
     fn is_of_run(&self, record: &TriggerRecord, event: &Event) -> bool {
-        match (&record.run, &record.owner) {
-            (Some(run), _) => *run == event.run_id,
-            (None, Owner::Engine) => true,
-            // Most machines have no such run: the test saves a lookup for each event.
-            (None, Owner::Workflow(workflow)) => {
-                self.own.is_empty()
-                    || self
-                        .own
-                        .get(&event.run_id)
-                        .is_none_or(|own| !own.workflows.contains(workflow))
-            }
+        // Most machines have no such run: the test saves a lookup for each event.
+        if self.own.is_empty() || record.run.is_some() {
+            return true;
         }
+        let Owner::Workflow(workflow) = &record.owner else {
+            return true;
+        };
+        let own = self.own.get(&event.run_id);
+        own.is_none_or(|own| !own.workflows.contains(workflow))
     }
 
     /// Counts a firing of a candidate whose expression is true.
@@ -517,7 +543,7 @@ impl TriggerMachine {
             Some(limit) => {
                 // Only triggers with a limit get here, so that other runs have no entry.
                 let run = self.fired_by_run.entry(event.run_id.to_string()).or_default();
-                let count = run.entry(key).or_insert(0);
+                let count = run.entry(record.name()).or_insert(0);
                 if *count >= limit {
                     return FireResult::Refused;
                 }
@@ -543,6 +569,14 @@ impl TriggerMachine {
 }
 
 impl TriggerRecord {
+    /// Name of the trigger, unique among the registered ones and among those of a run.
+    fn name(&self) -> Arc<str> {
+        match &self.owner {
+            Owner::Engine => self.definition.id.as_str().into(),
+            Owner::Workflow(workflow) => format!("{workflow}/{}", self.definition.id).into(),
+        }
+    }
+
     /// True if the trigger is enabled and watches the event's workflow. The index does not check the workflow of a trigger that
     /// names a thread.
     fn watches(&self, event: &Event) -> bool {

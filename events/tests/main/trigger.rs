@@ -77,8 +77,10 @@ proptest! {
     #[test]
     fn no_trigger_fires_more_than_max_triggers_times(all in prop::collection::vec(action(), 0..80)) {
         let mut machine = TriggerMachine::default();
-        // By owner and id: the maximum count, and the number of firings for each run.
-        let mut known: BTreeMap<(bool, u8), (u64, BTreeMap<u8, u64>)> = BTreeMap::new();
+        // By owner and id: the maximum count, and the number of firings.
+        let mut known: BTreeMap<(bool, u8), (u64, u64)> = BTreeMap::new();
+        // Firings of workflow triggers with a limit, by run and id: a trigger that replaces another one continues its count.
+        let mut by_run: BTreeMap<(u8, u8), u64> = BTreeMap::new();
         for action in all {
             match action {
                 Action::Add { inside, id, most, enabled } => {
@@ -87,7 +89,7 @@ proptest! {
                         "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "m"}}}))?;
                     let added = machine.add(owner(inside), Arc::new(definition));
                     prop_assert_eq!(added.is_err(), known.contains_key(&(inside, id)), "an id stands once");
-                    known.entry((inside, id)).or_insert((most, BTreeMap::new()));
+                    known.entry((inside, id)).or_insert((most, 0));
                 }
                 Action::Remove { inside, id } => {
                     let was = known.remove(&(inside, id)).is_some();
@@ -99,11 +101,7 @@ proptest! {
                 }
                 Action::RunEnded(run) => {
                     machine.run_ended(&run.to_string());
-                    for ((inside, _), (_, fired)) in &mut known {
-                        if *inside {
-                            fired.remove(&run);
-                        }
-                    }
+                    by_run.retain(|(of, _), _| *of != run);
                 }
                 Action::Happened { run, depth, is_other } => {
                     let event = event(run, depth, is_other);
@@ -121,9 +119,11 @@ proptest! {
                                 prop_assert!(depth < DEFAULT_CHAIN_LIMIT);
                                 prop_assert!(!(inside && is_other), "a workflow's trigger watches that workflow");
                                 prop_assert_eq!(states.get(&(inside, id.clone())), Some(&true), "it was enabled");
-                                let (most, fired) = known.get_mut(&(inside, id.parse()?)).expect("it was added");
-                                *fired.entry(run).or_default() += 1;
-                                let counted: u64 = if inside { fired[&run] } else { fired.values().sum() };
+                                let id = id.parse()?;
+                                let (most, fired) = known.get_mut(&(inside, id)).expect("it was added");
+                                let fired = if inside && *most > 0 { by_run.entry((run, id)).or_default() } else { fired };
+                                *fired += 1;
+                                let counted = *fired;
                                 prop_assert!(*most == 0 || counted <= *most, "{counted} of {most}");
                                 prop_assert!(*most == 0 || count == counted, "{count} for {counted}");
                             }
@@ -306,6 +306,11 @@ fn a_runs_own_triggers_replace_the_registered_ones_of_its_workflow() {
         ref found => panic!("{found:?}"),
     };
     assert_ne!(own, registered);
+    // A command reaches the run's version too.
+    for enabled in [false, true] {
+        assert_eq!(machine.set_enabled(&owner(true), "t", enabled), Some(true));
+        assert_eq!(keys(&mut machine, &own_run).contains(&own), enabled);
+    }
     assert_eq!(keys(&mut machine, &other_run), [registered, everywhere]);
     // The firing of the registered trigger counts.
     assert_eq!(machine.fire(own, &own_run), FireResult::Fired { count: 2 });
