@@ -51,12 +51,12 @@ struct Used {
     unknown: Vec<GradeFailure>,
 }
 
-/// Takes the first unused element that fits, preferably of this thread, otherwise of this node.
+/// Takes the first unused element that fits. An exactly equal one is preferred, then one of this thread, then one of this node.
 fn take<T>(
     elements: &[T],
     used: &mut BTreeSet<usize>,
     fits: impl Fn(usize, &T) -> bool,
-    place_of: impl Fn(&T) -> (bool, bool),
+    place_of: impl Fn(&T) -> (bool, bool, bool),
 ) -> Option<usize> {
     let unused = (0..elements.len()).filter(|place| !used.contains(place) && fits(*place, &elements[*place]));
     // The first of several equal ones: `max_by_key` would return the last.
@@ -111,7 +111,7 @@ impl Player {
             answers,
             &mut used.answers,
             |_, answer| answer.node_id == question.node_id,
-            |answer| (answer.thread_id == question.thread_id, true),
+            |answer| (true, answer.thread_id == question.thread_id, true),
         )?;
         let answer = &answers[place];
         Some((answer.answer.clone(), answer.by.clone(), answer.after_ms))
@@ -136,7 +136,10 @@ impl Player {
             requests,
             &mut used.requests,
             |place, request| request.digest == digest || self.digests[place] == digest_of_key,
-            |request| (request.thread_id == context.thread_id, is_of_node(request)),
+            |request| {
+                let is_of_thread = request.thread_id == context.thread_id;
+                (request.digest == digest, is_of_thread, is_of_node(request))
+            },
         );
         let found = found.map(|place| &requests[place]);
         if found.is_none() && !self.calls_others {
@@ -163,7 +166,7 @@ impl Player {
         let found = take(calls, &mut used.tool_calls, is_equal, |call| {
             let is_of_node = caller.is_some_and(|caller| Some(&call.node_id) == caller.node_id.as_ref());
             let is_of_thread = caller.is_some_and(|caller| call.thread_id == caller.thread_id);
-            (is_of_thread, is_of_node)
+            (call.arguments == asked.call.arguments, is_of_thread, is_of_node)
         });
         if found.is_none() && !self.calls_others {
             let message = self.unknown_tool_call(&asked.call.name, &arguments, &used.tool_calls);
@@ -413,5 +416,49 @@ impl Tools for RecordedTools {
 
     fn close(&self) {
         self.tools.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_definition::message::ToolCall;
+
+    use super::*;
+
+    #[test]
+    fn of_two_calls_that_differ_in_a_time_each_gets_its_own_result() {
+        let start: Millis = 1_796_004_687_800;
+        let call = |at: Millis| RecordedToolCall {
+            name: "t".to_owned(),
+            arguments: json!({"at": at}),
+            thread_id: "r.0".into(),
+            node_id: "n".into(),
+            is_consented: false,
+            after_ms: Some(0),
+            result: None,
+            needs_consent: None,
+        };
+        let recording = Recording {
+            run_id: "r".to_owned(),
+            started_at: start,
+            ended_at: start + 100,
+            tool_calls: vec![call(start + 1), call(start + 2)],
+            ..Recording::default()
+        };
+        let player = Player::new(recording, false);
+        for at in [start + 2, start + 1] {
+            let asked = AskedCall {
+                call: ToolCall {
+                    id: "c".to_owned(),
+                    name: "t".to_owned(),
+                    arguments: json!({"at": at}),
+                },
+                caller: None,
+                models: None,
+                is_consented: false,
+            };
+            let found = player.tool_call(&asked).map(|call| &call.arguments);
+            assert_eq!(found, Some(&asked.call.arguments));
+        }
     }
 }

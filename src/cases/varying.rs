@@ -16,7 +16,7 @@ pub(super) struct Varying {
 }
 
 impl Varying {
-    /// Returns the thread numbers of a run.
+    /// Creates a value that replaces the thread numbers of a run.
     pub(super) fn of_threads(run_id: &str) -> Self {
         Self {
             of_threads: format!("{run_id}."),
@@ -25,8 +25,8 @@ impl Varying {
         }
     }
 
-    /// Returns the thread numbers of a recorded run, and the times of the recorded run and of one that takes `elapsed_ms` from the
-    /// same start.
+    /// Creates a value that replaces the thread numbers of a recorded run, and its times and those of a run that takes `elapsed_ms`
+    /// from the same start.
     pub(super) fn of(recording: &Recording, elapsed_ms: Millis) -> Self {
         let mut varying = Self::of_threads(&recording.run_id);
         if recording.started_at > 0 {

@@ -302,6 +302,37 @@ fn a_cancelled_run_is_cancelled_again_at_the_same_position() {
     assert!(error.message.contains("no longer needed"), "{error}");
 }
 
+#[test]
+fn a_recorded_fork_excludes_the_time_before_its_start() {
+    let mut bundle = chat(&[asks("first")]);
+    let reply = json!({"match": "prompt", "content": "fine", "delayMs": 400});
+    bundle["profiles"] = json!([{"id": "m", "provider": "scripted", "responses": [reply]}]);
+    let engine = Engine::builder()
+        .workflows(bundle.to_string())
+        .store(MemoryStore::new())
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    engine
+        .run("main")
+        .run_id("base")
+        .start()
+        .expect("starts")
+        .outcome_blocking();
+    engine.wait_idle();
+    // The base has sent its request in the step that the fork shares.
+    let fork = block_on(engine.fork("base", 0).make("fork")).expect("is forked");
+    block_on(fork.start()).expect("starts").outcome_blocking();
+    engine.wait_idle();
+    let requests = block_on(engine.view("fork", None)).expect("is read").requests;
+    let durations: Vec<_> = requests.iter().map(|request| request.duration_ms).collect();
+    assert_eq!(durations, [Some(400)]);
+    let case = block_on(Case::record(&engine, "fork")).expect("it has ended");
+    assert_eq!(case.recording.requests[0].after_ms, Some(400));
+    let tested = case.run(Engine::builder()).expect("it runs");
+    assert_eq!((tested.failures, tested.report.elapsed_ms), (Vec::new(), 400));
+}
+
 /// Workflow whose prompt and output contain times, thread ids and a random number.
 fn varying() -> Value {
     let each = json!({"id": "each", "nodes": [

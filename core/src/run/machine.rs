@@ -70,6 +70,7 @@ impl RunMachine {
             gaps: seed.gaps,
             seed: seed.seed,
             picks_starts: seed.picks_starts,
+            merges_assignments: seed.merges_assignments,
             graphs: Graphs::default(),
             tree: Tree::default(),
             slots: Vec::new(),

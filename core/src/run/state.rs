@@ -58,6 +58,9 @@ pub struct RunSeed {
     /// True if an external scheduler picks the order of first steps: the run emits [`Effect::Begin`](super::Effect::Begin) for each new thread, and
     /// [`RunMachine::begin`] starts it.
     pub picks_starts: bool,
+    /// True if a JOIN or MAP takes over every assignment of its branches and raises VARIABLE_CHANGED for it. False for a run
+    /// that version 0.2.0 or an earlier one started: only changed values are taken over, without events.
+    pub merges_assignments: bool,
     /// Memory limit in bytes, if the workflow sets none.
     pub run_bytes: u64,
     /// Session of the run. The run starts when it gets its turn there.
@@ -97,6 +100,8 @@ pub struct RunMachine {
     pub(super) seed: u64,
     #[serde(default)]
     pub(super) picks_starts: bool,
+    #[serde(default)]
+    pub(super) merges_assignments: bool,
     pub(super) graphs: Graphs,
     pub(super) tree: Tree,
     pub(super) slots: Vec<Slot>,
@@ -164,6 +169,12 @@ impl RunMachine {
     /// Returns the effects that were in doubt after a crash.
     pub(super) fn doubts(&self) -> &[DoubtReport] {
         self.doubts.as_ref().map_or(&[], |doubts| &doubts.0)
+    }
+
+    /// Returns a time without the gaps of forks before it: differences of such times are durations in the run.
+    pub fn without_gaps(&self, at: Millis) -> Millis {
+        let gaps = self.gaps.iter();
+        gaps.fold(at, |time, gap| time.saturating_sub(gap.until(at)))
     }
 
     /// Returns the number of messages taken.

@@ -95,6 +95,10 @@ pub(crate) struct Harness {
 
 impl Harness {
     pub(crate) fn of(bundle: &Value) -> Self {
+        Self::with(bundle, true)
+    }
+
+    pub(crate) fn with(bundle: &Value, merges_assignments: bool) -> Self {
         let mut world = Workflows::of(&bundle.to_string());
         let graph = world.graph("main").expect("the bundle has a workflow main");
         let mut effects = Vec::new();
@@ -110,6 +114,7 @@ impl Harness {
             deadline_ms: None,
             seed: 7,
             picks_starts: false,
+            merges_assignments,
             run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
             session: None,
             client_tools: None,

@@ -6,6 +6,7 @@ mod budgets;
 mod children;
 mod fixtures;
 mod harness;
+mod merges;
 mod oracle;
 mod orders;
 mod rebuilt;

@@ -155,6 +155,7 @@ impl World {
             Wanted::Joined => Outcome::Joined(Box::new(Joined {
                 output: Output::default(),
                 variables: vec![("v".into(), Arc::new(json!(1)))],
+                raises_events: true,
                 folds: Vec::new(),
             })),
             Wanted::Child => Outcome::Child {

@@ -70,6 +70,7 @@ fn a_function_after_a_join_is_requested_before_the_join_output_is_built() {
     let joined = Outcome::Joined(Box::new(Joined {
         output,
         variables: Vec::new(),
+        raises_events: true,
         folds: Vec::new(),
     }));
     let effects = step(

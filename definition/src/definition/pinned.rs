@@ -54,8 +54,11 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Sets a section; `null` removes it. Returns an error if the value does not have the section's form.
-    pub(crate) fn set<'v, D: Deserializer<'v>>(&mut self, section: PinSection, value: D) -> Result<(), D::Error> {
+    /// Sets a section; `null` removes it.
+    ///
+    /// # Errors
+    /// Fails if the value does not have the section's form.
+    pub fn set<'v, D: Deserializer<'v>>(&mut self, section: PinSection, value: D) -> Result<(), D::Error> {
         match section {
             PinSection::Role => self.role = Option::deserialize(value)?,
             PinSection::Todo => self.todo = Option::deserialize(value)?,

@@ -110,6 +110,7 @@ impl<'a> Driver<'a> {
                 trigger_depth: 0,
                 seed: 7,
                 picks_starts: false,
+                merges_assignments: true,
                 run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
                 deadline_ms: None,
                 session: None,

@@ -80,6 +80,8 @@ pub struct RunStartRecord {
     deadline_ms: Option<Millis>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     picks_starts: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    merges_assignments: bool,
     #[serde(default = "default_run_bytes", skip_serializing_if = "is_default_run_bytes")]
     run_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,6 +129,7 @@ impl RunStartRecord {
             seed: seed.seed,
             deadline_ms: seed.deadline_ms,
             picks_starts: seed.picks_starts,
+            merges_assignments: seed.merges_assignments,
             run_bytes: seed.run_bytes,
             session: seed.session,
             client_tools: seed.client_tools,
@@ -185,11 +188,13 @@ impl RunStartRecord {
         }
     }
 
-    /// Adds the gap of a fork. Gaps that its shared steps do not reach are removed.
+    /// Adds the gap of a fork, unless it is empty. Gaps that its shared steps do not reach are removed.
     #[must_use]
     pub fn forked(mut self, gap: ForkGap) -> Self {
         self.gaps.retain(|earlier| earlier.to <= gap.from);
-        self.gaps.push(gap);
+        if gap.to > gap.from {
+            self.gaps.push(gap);
+        }
         self
     }
 
@@ -220,6 +225,7 @@ impl RunStartRecord {
                 seed: self.seed,
                 deadline_ms: self.deadline_ms,
                 picks_starts: self.picks_starts,
+                merges_assignments: self.merges_assignments,
                 run_bytes: self.run_bytes,
                 session: self.session,
                 client_tools: self.client_tools,
@@ -431,5 +437,29 @@ impl Replay {
         self.machine.delay_timers(self.now, did);
         saw(&self.machine, ReplayStep::Effects(self.now, did));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_fork_has_the_rules_of_its_base_and_only_the_gaps_of_its_steps() {
+        // A record of version 0.2.0.
+        let record: RunStartRecord = serde_json::from_value(json!({
+            "at": 0, "listening": EventInterest::default(), "runId": "r", "workflowId": "main", "input": null,
+            "conversation": Conversation::new(), "pinned": Pinned::default(), "isUnlimited": false, "triggerDepth": 0,
+            "seed": 1, "deadlineMs": null,
+        }))
+        .unwrap();
+        let gap = |from, to| ForkGap { from, to };
+        let fork = record.forked(gap(10, 500));
+        assert_eq!((&fork.gaps[..], fork.merges_assignments), (&[gap(10, 500)][..], false));
+        let again = fork.clone().forked(gap(600, 700));
+        assert_eq!(again.gaps, [gap(10, 500), gap(600, 700)]);
+        assert!(fork.forked(gap(10, 10)).gaps.is_empty());
     }
 }

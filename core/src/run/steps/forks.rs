@@ -25,7 +25,9 @@ use crate::run::step::Step;
 use crate::run::turns::conversation::not_restored;
 use crate::run::{ForkNo, ThreadNo};
 use crate::status::ThreadStatus;
-use crate::thread::{BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, item_names};
+use crate::thread::{
+    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, item_names, thread_variables,
+};
 
 /// Size of a group of losers that are cancelled in one step. Other messages are processed between groups.
 const LOSERS_AT_A_TIME: usize = 32;
@@ -342,7 +344,7 @@ impl RunMachine {
         // The parent of a MAP keeps its own conversation.
         let Branches::Paths { ix, .. } = run.branches else {
             let output = late_items_output(self.take_joined_paths(no))?;
-            return Ok((joined(output, merged), None));
+            return Ok((self.joined(output, merged), None));
         };
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
@@ -350,16 +352,40 @@ impl RunMachine {
         };
         let run_id = Arc::clone(&self.run_id);
         let output = join_output(graph, ix, run_id, self.take_joined_paths(no))?;
-        Ok((joined(output, merged), source))
+        Ok((self.joined(output, merged), source))
+    }
+
+    /// Builds the parent's outcome, without the conversation.
+    fn joined(&self, output: Output, merged: MergedVariables) -> Outcome {
+        Outcome::Joined(Box::new(Joined {
+            output,
+            variables: merged
+                .variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), Arc::new(value)))
+                .collect(),
+            raises_events: self.merges_assignments,
+            folds: merged.folds,
+        }))
     }
 
     /// Merges the variables of the `merge` branches for the parent.
     fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, RunError> {
         let left =
             |path: usize| -> Option<&FinalThreadState> { self.artifacts(run.threads.get(path).copied().flatten()?) };
-        let left = |path: &usize| Some((*path, left(*path)?.variables.assigned()));
+        // A record of an earlier version is replayed by its rule: an equal value was not taken over.
+        let before = (!self.merges_assignments).then(|| match &run.branches {
+            Branches::Paths { start, .. } => start.snapshot.variables.clone(),
+            Branches::Items { graph, .. } => thread_variables(self.graphs.get(*graph)),
+        });
+        let is_taken =
+            &|name: &str, value: &Arc<Value>| before.as_ref().is_none_or(|before| before.value(name) != Some(value));
+        let left = |path: &usize| {
+            let assigned = left(*path)?.variables.assigned();
+            Some((*path, assigned.filter(move |(name, value)| is_taken(name, value))))
+        };
         // One path has nothing to combine.
-        let combines = run.machine.rule().merge_variables == MergeVariables::All;
+        let combines = !self.merges_assignments || run.machine.rule().merge_variables == MergeVariables::All;
         let reducer = |name: &str| graph.reducer(name).filter(|_| combines);
         match &run.branches {
             Branches::Paths { ix, .. } => {
@@ -497,17 +523,4 @@ fn reason_of(verdict: &Verdict) -> CancelReason {
             CancelReason::JoinDecided
         }
     }
-}
-
-/// Builds the parent's outcome, without the conversation.
-fn joined(output: Output, merged: MergedVariables) -> Outcome {
-    Outcome::Joined(Box::new(Joined {
-        output,
-        variables: merged
-            .variables
-            .into_iter()
-            .map(|(name, value)| (name.into(), Arc::new(value)))
-            .collect(),
-        folds: merged.folds,
-    }))
 }

@@ -72,12 +72,7 @@ impl RunMachine {
             waiting_messages: self.waiting_messages().cloned().collect(),
             repeated: self.doubts().iter().filter_map(repeated).collect(),
             in_doubt: self.doubts().to_vec(),
-            elapsed_ms: self
-                .gaps
-                .iter()
-                .fold(now.saturating_sub(self.started_at), |elapsed, gap| {
-                    elapsed.saturating_sub(gap.until(now))
-                }),
+            elapsed_ms: self.without_gaps(now).saturating_sub(self.started_at),
         }
     }
 

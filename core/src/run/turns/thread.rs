@@ -519,21 +519,9 @@ pub(in crate::run) fn pin(
     section: PinSection,
     value: &Value,
 ) -> Result<(), RunError> {
-    // `null` reads as `None`, which removes the section.
-    fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<Option<T>, RunError> {
-        serde_json::from_value(value.clone()).map_err(|error| {
-            RunError::new(
-                RunErrorCode::NodeFailed,
-                format!("the value does not fit the section: {error}"),
-            )
-        })
-    }
-    let pinned = pinned.get_or_insert_default();
-    match section {
-        PinSection::Role => pinned.role = read(value)?,
-        PinSection::Todo => pinned.todo = read(value)?,
-        PinSection::UsefulInfo => pinned.useful_info = read(value)?,
-        PinSection::FolderNotes => pinned.folder_notes = read(value)?,
-    }
-    Ok(())
+    let set = pinned.get_or_insert_default().set(section, value);
+    set.map_err(|error| {
+        let message = format!("the value does not fit the section: {error}");
+        RunError::new(RunErrorCode::NodeFailed, message)
+    })
 }

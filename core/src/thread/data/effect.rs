@@ -920,6 +920,9 @@ pub struct Joined {
     pub output: Output,
     /// Thread variables that the branches return.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
+    /// True if the assignments raise VARIABLE_CHANGED.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raises_events: bool,
     /// Returned variables whose reducer is an expression: still to be evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<PendingReduction>,

@@ -81,7 +81,12 @@ pub(super) fn reduced(
 }
 
 fn assign(cx: &mut StepContext<'_>, joined: Joined) -> Progress {
-    match cx.take_variables(&joined.variables, 0) {
+    let taken = if joined.raises_events {
+        cx.take_variables(&joined.variables, 0)
+    } else {
+        cx.thread.variables.assign_all(&joined.variables)
+    };
+    match taken {
         Ok(()) => Progress::Done(joined.output),
         Err(error) => Progress::Failed(error),
     }

@@ -112,21 +112,19 @@ impl ForkBuilder {
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         // The fork starts now, and not when the original run took the shared steps: lists of runs are in the order of this time.
         let started_at = now.max(rebuilt.at);
-        if started_at > rebuilt.at {
-            // Otherwise the fork of a run that is older than a pending time limit would end at once.
-            let gap = ForkGap {
-                from: rebuilt.at,
-                to: started_at,
-            };
-            stored.begun = stored.begun.forked(gap);
-        }
-        if self.input.is_some() || started_at > rebuilt.at {
-            let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
-                run_id: self.run_id.clone(),
-                step: 0,
-                why: error.to_string(),
-            })?;
-            let content = Content::new(text);
+        // Without the gap the fork of a run that is older than a pending time limit would end at once.
+        let gap = ForkGap {
+            from: rebuilt.at,
+            to: started_at,
+        };
+        stored.begun = stored.begun.forked(gap);
+        let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
+            run_id: self.run_id.clone(),
+            step: 0,
+            why: error.to_string(),
+        })?;
+        let content = Content::new(text);
+        if content.hash() != stored.run.contents[0] {
             stored.run.contents[0] = content.hash();
             commit_contents.push(content);
         }

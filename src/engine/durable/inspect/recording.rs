@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pirn_actors::ports::ToolSpec;
 use pirn_conversation::conversation::{MarkMap, ModelRequest};
 use pirn_core::run::{
-    Control, Effect, JournaledInput, Message as RunMessage, ReplayStep, RunMachine, RunReport, SessionState, ThreadNo,
-    ToSupervisor, ToThread,
+    Control, Effect, Message as RunMessage, ReplayStep, RunMachine, RunReport, SessionState, ThreadNo, ToSupervisor,
+    ToThread,
 };
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, ModelReply, Outcome, PersonsAnswer, ToolResult};
 use pirn_definition::Millis;
@@ -54,7 +54,7 @@ pub struct Recording {
     /// Wall-clock time of the start, in milliseconds since 1970; 0 under virtual time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started_at: Millis,
-    /// Wall-clock time of the outcome, in milliseconds since 1970; 0 under virtual time.
+    /// Wall-clock time of the last input, in milliseconds since 1970; 0 under virtual time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ended_at: Millis,
     /// Messages with which the run started.
@@ -316,10 +316,11 @@ struct CallWatch {
 impl CallWatch {
     fn saw(&mut self, machine: &RunMachine, replayed: &ReplayStep<'_>) {
         match replayed {
-            ReplayStep::Input(input) => self.received(input),
+            // The repeated run has no gaps.
+            ReplayStep::Input(input) => self.received(machine.without_gaps(input.at), &input.message),
             ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
-                    self.did(machine, *at, effect);
+                    self.did(machine, machine.without_gaps(*at), effect);
                 }
             }
         }
@@ -330,9 +331,8 @@ impl CallWatch {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    fn received(&mut self, input: &JournaledInput) {
-        let at = input.at;
-        let outside = match &input.message {
+    fn received(&mut self, at: Millis, message: &RunMessage) {
+        let outside = match message {
             RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
                 self.outside.ended(*thread, *effect);
                 if let Some(open) = self.open.remove(&(*thread, *effect)) {
@@ -657,7 +657,7 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
     };
     let (started_at, ended_at) = match begun_at {
         ..REAL_TIMES => (0, 0),
-        at => (at, at.saturating_add(report.elapsed_ms)),
+        at => (at, rebuilt.at),
     };
     Ok(RecordedRun {
         recording: Recording {

@@ -160,9 +160,9 @@ struct SeenRequest {
     outcome: Option<SeenOutcome>,
 }
 
-/// Outcome of a call, with its time.
+/// Outcome of a call.
 struct SeenOutcome {
-    at: Millis,
+    duration_ms: Millis,
     usage: TokenUsage,
     finish_reason: Option<FinishReason>,
     error: Option<RunError>,
@@ -229,7 +229,7 @@ impl RequestWatch {
         match replayed {
             ReplayStep::Input(input) => {
                 self.step += 1;
-                self.received(input);
+                self.received(machine, input);
             }
             ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
@@ -239,13 +239,14 @@ impl RequestWatch {
         }
     }
 
-    fn received(&mut self, input: &JournaledInput) {
+    fn received(&mut self, machine: &RunMachine, input: &JournaledInput) {
         let RunMessage::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) = &input.message else {
             return;
         };
         let Some(place) = self.open.remove(&(*thread, *effect)) else {
             return;
         };
+        let duration_ms = self.all[place].duration(machine, input.at);
         let ended = match outcome {
             Outcome::Reply(reply) => {
                 if let Some(wanted) = &mut self.wanted
@@ -254,7 +255,7 @@ impl RequestWatch {
                     wanted.reply = Some((**reply).clone());
                 }
                 SeenOutcome {
-                    at: input.at,
+                    duration_ms,
                     usage: reply.usage,
                     // A reply with tool calls ended because of them, whatever the provider reported.
                     finish_reason: Some(if reply.tool_calls.is_empty() {
@@ -265,7 +266,7 @@ impl RequestWatch {
                     error: None,
                 }
             }
-            Outcome::Failed(error) => SeenOutcome::failed(input.at, error.clone()),
+            Outcome::Failed(error) => SeenOutcome::failed(duration_ms, error.clone()),
             // A model call has no other outcome.
             _ => return,
         };
@@ -308,12 +309,12 @@ impl RequestWatch {
                 }
                 self.all.push(seen);
             }
-            Effect::Drop { thread, effect } => self.cancelled(*thread, *effect, at),
+            Effect::Drop { thread, effect } => self.cancelled(machine, *thread, *effect, at),
             Effect::ThreadEnded { thread } => {
                 let of_thread = self.open.range((*thread, 0)..=(*thread, EffectId::MAX));
                 let left: Vec<EffectId> = of_thread.map(|((_, effect), _)| *effect).collect();
                 for effect in left {
-                    self.cancelled(*thread, effect, at);
+                    self.cancelled(machine, *thread, effect, at);
                 }
                 // A compression that a trigger starts runs in a thread.
                 if let (Some((Origin::Triggered { .. }, _)), Some(main)) =
@@ -329,10 +330,11 @@ impl RequestWatch {
         }
     }
 
-    fn cancelled(&mut self, thread: ThreadNo, effect: EffectId, at: Millis) {
+    fn cancelled(&mut self, machine: &RunMachine, thread: ThreadNo, effect: EffectId, at: Millis) {
         if let Some(place) = self.open.remove(&(thread, effect)) {
             let error = RunError::new(RunErrorCode::Cancelled, "the call was cancelled before its outcome");
-            self.all[place].outcome = Some(SeenOutcome::failed(at, error));
+            let duration_ms = self.all[place].duration(machine, at);
+            self.all[place].outcome = Some(SeenOutcome::failed(duration_ms, error));
         }
     }
 
@@ -449,9 +451,9 @@ impl<'a> SentContent<'a> {
 }
 
 impl SeenOutcome {
-    fn failed(at: Millis, error: RunError) -> Self {
+    fn failed(duration_ms: Millis, error: RunError) -> Self {
         Self {
-            at,
+            duration_ms,
             // Tokens of failed attempts are reported in the error.
             usage: ModelFailure::of(&error).spent,
             finish_reason: None,
@@ -461,6 +463,12 @@ impl SeenOutcome {
 }
 
 impl SeenRequest {
+    /// Returns the milliseconds from the request to this time, without the gap before a fork.
+    fn duration(&self, machine: &RunMachine, at: Millis) -> Millis {
+        // Clocks of two processes may differ, and a duration is never negative.
+        machine.without_gaps(at).saturating_sub(machine.without_gaps(self.at))
+    }
+
     fn summary(self, run_id: &str, settings: &SettingsSource<'_>) -> RequestSummary {
         let profile = settings.profile(&self.call);
         let outcome = self.outcome;
@@ -474,8 +482,7 @@ impl SeenRequest {
             profile_id: Some(profile.id.clone()).filter(|id| !id.is_empty()),
             model: profile.model.clone(),
             at: self.at,
-            // Clocks of two processes may differ, and a duration is never negative.
-            duration_ms: outcome.as_ref().map(|outcome| outcome.at.saturating_sub(self.at)),
+            duration_ms: outcome.as_ref().map(|outcome| outcome.duration_ms),
             first_token_ms: None,
             estimated_tokens: self.tokens,
             prompt_tokens: usage.map(|usage| usage.sent()),
