@@ -18,7 +18,7 @@ use crate::state::Service;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of unfinished runs in which a front end's run is searched.
+/// Number of stored runs among which the last run of a chat or thread is searched.
 const MAX_SEARCHED: usize = 1_000;
 
 impl Service {
@@ -51,17 +51,11 @@ impl Service {
         filter: RunFilter,
         is_asked: impl Fn(&str) -> bool,
     ) -> Result<Option<Arc<Run>>, Problem> {
-        let Some(store) = self.engine().store().filter(|_| self.is_shared()) else {
+        if !self.is_shared() {
             return Ok(None);
-        };
-        let filter = RunFilter {
-            live: true,
-            youngest_first: true,
-            ..filter
-        };
-        let runs = store.runs(filter, None, MAX_SEARCHED).await;
-        let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
-        let Some(found) = runs.into_iter().find(|run| is_asked(&run.id)) else {
+        }
+        let filter = RunFilter { live: true, ..filter };
+        let Some(found) = self.youngest_stored(filter, is_asked).await? else {
             return Ok(None);
         };
         match self.runs().find(&found.id) {
@@ -70,26 +64,51 @@ impl Service {
         }
     }
 
+    /// Returns the youngest run of the caller in the store that fits the filter and that `is_asked` accepts; `None` without a store.
+    pub(super) async fn youngest_stored(
+        &self,
+        filter: RunFilter,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> Result<Option<StoredRun>, Problem> {
+        let Some(store) = self.engine().store() else {
+            return Ok(None);
+        };
+        let tenant = self.scope().0.as_ref();
+        let filter = RunFilter {
+            // The number of runs that are read is limited: those of other tenants must not count.
+            owner: tenant.map(|tenant| tenant.owner().to_owned()),
+            youngest_first: true,
+            ..filter
+        };
+        let runs = store.runs(filter, None, MAX_SEARCHED).await;
+        let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+        Ok(runs.into_iter().find(|run| is_asked(&run.id)))
+    }
+
     /// True if other processes may execute runs of the store.
     pub(super) fn is_shared(&self) -> bool {
         self.engine().store().is_some_and(|store| store.claims().is_some())
     }
 
     fn followed_run(&self, stored: StoredRun) -> Result<Arc<Run>, Problem> {
-        let id = stored.id;
+        let make = || self.run_without_events(&stored);
+        let (run, is_new) = self.followed().open(&stored.id, make)?;
+        if is_new {
+            // Weak, so that the last stream of the run ends the task.
+            self.tasks().spawn(fill(self.clone(), Arc::downgrade(&run), stored.id));
+        }
+        Ok(run)
+    }
+
+    /// Returns a run that this process does not execute, with an empty log.
+    pub(super) fn run_without_events(&self, stored: &StoredRun) -> Run {
         let info = RunInfo {
-            workflow_id: stored.workflow,
-            session: stored.session,
+            workflow_id: stored.workflow.clone(),
+            session: stored.session.clone(),
             started_at: stored.started_at.into(),
         };
         let event_bytes = Arc::clone(self.runs().event_bytes());
-        let make = || Run::followed(&id, info, self.limits(), event_bytes);
-        let (run, is_new) = self.followed().open(&id, make)?;
-        if is_new {
-            // Weak, so that the last stream of the run ends the task.
-            self.tasks().spawn(fill(self.clone(), Arc::downgrade(&run), id));
-        }
-        Ok(run)
+        Run::followed(&stored.id, info, self.limits(), event_bytes)
     }
 }
 
@@ -188,12 +207,14 @@ async fn has_news(service: &Service, run: &Arc<Run>, follower: &Arc<Mutex<RunFol
     // A replay takes CPU time, and so does the writing of long events.
     let read = service.replays().run(move || async move {
         let mut follower = follower.lock().await;
-        for event in follower.read().await? {
+        let events = follower.read().await?;
+        // Before the events: a stream that has sent a question reads the open ones once, to end with them.
+        run.handle.set_interactions(follower.interactions());
+        for event in events {
             run.questions.observe(&event);
             run.log.push(&event);
             making_room.runs().make_room(&run);
         }
-        run.handle.set_interactions(follower.interactions());
         Ok(())
     });
     let read: Result<(), ResumeError> = read.await?;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clients::client;
 use crate::front_ends::types;
+use crate::shared_store::SharedStore;
 use crate::world::{Events, World, answer, refusal};
 
 /// A workflow whose model calls a tool of the client and one of the node, then two tools of the client.
@@ -222,6 +223,39 @@ async fn a_page_executes_its_tools_and_its_next_requests_continue_the_run() {
     assert_eq!(text, "you are in Oslo");
 }
 
+/// The first message of a page.
+fn question() -> Value {
+    json!({"id": "m", "role": "user", "parts": [{"type": "text", "text": "where am I?"}]})
+}
+
+/// Returns the messages of a page that has results of these calls of a reply.
+fn request(reply: &Value, calls: &[&str]) -> Value {
+    let settled = |id: &&str| json!({"type": "dynamic-tool", "toolName": "t", "toolCallId": id, "state": "output-available", "output": "Oslo"});
+    let parts: Vec<Value> = calls.iter().map(settled).collect();
+    json!([question(), {"id": reply, "role": "assistant", "parts": parts}])
+}
+
+#[tokio::test]
+async fn a_repeated_request_of_a_page_continues_a_run_that_another_process_executes() {
+    let store = SharedStore::new();
+    let world = async |store: SharedStore| {
+        let builder = Engine::builder().store(store).workflows(WORKFLOWS);
+        World::of(builder, Options::default()).await
+    };
+    let (owner, other) = (world(store.clone()).await, world(store.of_process(2)).await);
+    let reply = chat(&owner, &json!([question()])).await[0]["messageId"].clone();
+    let messages = request(&reply, &["g1"]);
+    for world in [&owner, &other] {
+        let continued = chat(world, &messages).await;
+        assert_eq!(
+            called(&continued, "tool-input-available"),
+            ["g3", "g4"],
+            "{continued:?}"
+        );
+        assert_eq!(types(&continued[continued.len() - 2..]), ["finish-step", "finish"]);
+    }
+}
+
 #[tokio::test]
 async fn a_repeated_request_of_a_page_starts_no_second_run_after_a_restart() {
     let store = MemoryStore::new();
@@ -229,14 +263,8 @@ async fn a_repeated_request_of_a_page_starts_no_second_run_after_a_restart() {
         let builder = Engine::builder().store(store.clone()).workflows(WORKFLOWS);
         World::of(builder, Options::default()).await
     };
-    let user = json!({"id": "m", "role": "user", "parts": [{"type": "text", "text": "where am I?"}]});
-    let settled = |id: &str| json!({"type": "dynamic-tool", "toolName": "t", "toolCallId": id, "state": "output-available", "output": "Oslo"});
-    let request = |reply: &Value, calls: &[&str]| {
-        let parts: Vec<Value> = calls.iter().map(|id| settled(id)).collect();
-        json!([user, {"id": reply, "role": "assistant", "parts": parts}])
-    };
     let first = world().await;
-    let reply = chat(&first, &json!([user])).await[0]["messageId"].clone();
+    let reply = chat(&first, &json!([question()])).await[0]["messageId"].clone();
     chat(&first, &request(&reply, &["g1"])).await;
     let last = request(&reply, &["g1", "g3", "g4"]);
     let ended = chat(&first, &last).await;

@@ -192,6 +192,12 @@ async fn answers_have_the_media_types_and_schemas_of_the_document() {
         let dropped = content(method, &format!("/v1/runs/{{id}}{part}"), "410");
         assert!(dropped.contains_key("application/problem+json"), "{part}");
     }
+    for path in ["/v1/chat/{workflow}/{chat}/stream", "/v1/agui/{workflow}"] {
+        for status in ["410", "503"] {
+            let refused = content("get", path, status);
+            assert!(refused.contains_key("application/problem+json"), "{path}: {status}");
+        }
+    }
 }
 
 /// Routes that are not described by the document: the document itself, MCP and the page.

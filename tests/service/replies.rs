@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::front_ends::types;
-use crate::world::{Events, Sent, World, answer, refusal};
+use crate::world::{Events, Sent, World, answer, later, refusal};
 
 /// Number of pieces of a reply of [`Speaker`].
 const PIECES: usize = 9;
@@ -233,6 +233,10 @@ async fn the_stream_of_a_run_that_leaves_its_process_breaks_off_and_is_resumed()
         for parks in [true, false] {
             let store = MemoryStore::new();
             let (first, permits) = world(Engine::builder().store(store.clone())).await;
+            // An earlier run of the chat or thread, which has ended and is in memory.
+            permits.add_permits(PIECES);
+            Events::open(first.post(start, &body)).await.all().await;
+            later().await;
             let mut response = first.post(start, &body).send().await.expect("an answer");
             permits.add_permits(2);
             let mut received = String::new();
@@ -267,7 +271,9 @@ async fn the_stream_of_a_run_that_leaves_its_process_breaks_off_and_is_resumed()
             };
             // 204 would stop the client, but the run has not ended.
             let waiting = world.get(again).header("last-event-id", &id).send().await;
-            assert_eq!(waiting.expect("an answer").status(), StatusCode::OK);
+            let waiting = waiting.expect("an answer");
+            assert_eq!(waiting.status(), StatusCode::OK);
+            assert!(waiting.text().await.is_err(), "it is not the rest of the earlier run");
             let resumed = answer(world.post(&format!("/v1/runs/{run}/resume"), &json!({}))).await;
             assert_eq!(resumed.status, StatusCode::OK, "{}", resumed.body);
             permits.add_permits(PIECES);

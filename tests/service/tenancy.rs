@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use pirn::Engine;
 use pirn::store::{MemoryStore, SqliteStore, StoreError};
 use pirn_service::Options;
@@ -11,7 +12,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::client_tools;
-use crate::world::{Events, World, answer, tenants};
+use crate::world::{Answer, Events, World, answer, later, tenants};
 
 const TENANTS: [&str; 2] = ["acme", "zeta"];
 
@@ -434,7 +435,11 @@ fn without(body: &Value, id: &str) -> String {
 
 #[tokio::test]
 async fn a_run_of_another_tenant_is_answered_like_one_that_does_not_exist() {
-    for engine in [Engine::builder().store(MemoryStore::new()), Engine::builder()] {
+    // Without a store, no run can be forked.
+    for (engine, refused) in [
+        (Engine::builder().store(MemoryStore::new()), 403_u16),
+        (Engine::builder(), 409),
+    ] {
         let world = world_of(engine).await;
         let acme = settle(&world, "acme").await;
         let before = state(&world, "acme").await;
@@ -492,10 +497,7 @@ async fn a_run_of_another_tenant_is_answered_like_one_that_does_not_exist() {
             (answer.status, without(&answer.body, id))
         };
         assert_eq!(fork(guide).await, fork("acme~nothing").await);
-        assert!(
-            matches!(fork(guide).await.0.as_u16(), 403 | 409),
-            "a tenant defines no workflows"
-        );
+        assert_eq!(fork(guide).await.0, refused, "a tenant defines no workflows");
         assert_eq!(state(&world, "acme").await, before);
         // The other tenant can use equal names: its run ids, sessions and idempotency keys are separate.
         settle(&world, "zeta").await;
@@ -552,6 +554,31 @@ async fn a_report_has_the_name_that_its_caller_uses_for_the_session() {
             assert_eq!(report["session"], session, "{path}: {report}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_front_end_finds_its_run_among_many_younger_runs_of_another_tenant() {
+    let store = MemoryStore::new();
+    let first = world_of(Engine::builder().store(store.clone())).await;
+    let input = json!({"threadId": "t1", "runId": "r1", "messages": [{"role": "user", "content": "go"}]});
+    let whole = Events::open(by("acme", first.post("/v1/agui/echo", &input))).await;
+    let whole = whole.all().await;
+    later().await;
+    // As many as the search reads.
+    let body = json!({"workflow": "echo", "input": {}});
+    let others = (0..1_000).map(|_| answer(by("zeta", first.post("/v1/runs", &body))));
+    let others: Vec<Answer> = futures::stream::iter(others)
+        .buffer_unordered(CONCURRENT)
+        .collect()
+        .await;
+    assert!(others.iter().all(|started| started.status == 201), "{others:?}");
+    first.service.shut_down(Duration::ZERO).await;
+
+    let second = world_of(Engine::builder().store(store)).await;
+    let read = whole.iter().find_map(|sent| sent.position.as_deref()).expect("an id");
+    let again = second.client.get(second.url("/v1/agui/echo?threadId=t1&runId=r1"));
+    let rest = Events::open(by("acme", again.header("last-event-id", read))).await;
+    assert_eq!(rest.all().await.last(), whole.last());
 }
 
 #[tokio::test]

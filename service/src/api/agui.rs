@@ -150,6 +150,8 @@ pub(crate) struct AgUiParameters {
     responses(
         (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),
         (status = 204, description = "No run is in progress, or all its events were read"),
+        (status = 410, description = "The events of the run were dropped", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many streams are open, or too many stored runs are being read", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn again_for(

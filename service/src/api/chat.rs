@@ -20,9 +20,9 @@ use super::query::{Path, Scoped, last_event_id};
 use crate::body::JsonBody;
 use crate::feed::{Feed, FeedItem};
 use crate::http::problem::{Problem, ProblemCode, resume_problem};
+use crate::runs::Run;
 use crate::runs::event_log::RecordedEvent;
 use crate::runs::position::Position;
-use crate::runs::{Run, RunInfo};
 use crate::sse::{self, After, EventEncoder, Frames};
 use crate::start::Start;
 use crate::state::Service;
@@ -30,9 +30,6 @@ use crate::wire::client_tools::chat_results;
 use crate::wire::ui_messages::UiMessages;
 use pirn::store::{Run as StoredRun, RunFilter};
 use pirn::{Message, ResumeError, Role};
-
-/// Number of stored runs among which the last run of a chat or thread is searched.
-const MAX_SEARCHED: usize = 1_000;
 
 /// The fields of `DefaultChatTransport`'s body that the service reads.
 #[derive(Deserialize, ToSchema)]
@@ -155,7 +152,13 @@ async fn with_results(
     for read in sent.filter_map(RecordedEvent::read) {
         wire.was_sent(&read.event);
     }
-    let feed = Feed::open(service, &run, after)?.rewritten();
+    // Another process may execute the run: the stream continues with its log.
+    let followed = if run.has_left() {
+        service.follow(run.id()).await?
+    } else {
+        None
+    };
+    let feed = Feed::open(service, &followed.unwrap_or(run), after)?.rewritten();
     Ok(Some(stream(feed, wire)))
 }
 
@@ -225,6 +228,8 @@ fn versioned(mut response: Response) -> Response {
     responses(
         (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
         (status = 204, description = "No turn is in progress, or all its events were read"),
+        (status = 410, description = "The events of the turn were dropped", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many streams are open, or too many stored runs are being read", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn resume(
@@ -263,33 +268,29 @@ pub(super) async fn last_run(
             && (filter.session.is_none() || filter.session == run.info.session)
             && is_asked(run.id())
     };
-    if let Some(run) = service.runs().youngest(fits) {
+    let here = service.runs().youngest(fits);
+    if !is_back {
+        return Ok(here);
+    }
+    let found = service.youngest_stored(filter, &is_asked).await?;
+    // An earlier run may be in memory while the last one is not: it is parked, or ended in another process.
+    let is_later = |found: &StoredRun| {
+        let place = (found.started_at, found.id.as_str());
+        here.as_ref().is_none_or(|run| (run.started_at(), run.id()) < place)
+    };
+    let Some(found) = found.filter(is_later) else {
+        return Ok(here);
+    };
+    // The run may be in memory nevertheless, with the time of its request until it begins.
+    if let Some(run) = service.runs().find(&found.id) {
         return Ok(Some(run));
     }
-    let Some(store) = service.engine().store().filter(|_| is_back) else {
-        return Ok(None);
-    };
-    let filter = RunFilter {
-        youngest_first: true,
-        ..filter
-    };
-    let runs = store.runs(filter, None, MAX_SEARCHED).await;
-    let runs = runs.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
-    match runs.into_iter().find(|run| is_asked(&run.id)) {
-        Some(found) => stored(service, found).await.map(Some),
-        None => Ok(None),
-    }
+    stored(service, found).await.map(Some)
 }
 
 /// Reads a run of the store that no process executes, with its events and its outcome.
 async fn stored(service: &Service, found: StoredRun) -> Result<Arc<Run>, Problem> {
-    let info = RunInfo {
-        workflow_id: found.workflow,
-        session: found.session,
-        started_at: found.started_at.into(),
-    };
-    let event_bytes = Arc::clone(service.runs().event_bytes());
-    let run = Arc::new(Run::followed(&found.id, info, service.limits(), event_bytes));
+    let run = Arc::new(service.run_without_events(&found));
     let mut follower = service.engine().follow(found.id, 0);
     let (service, replays) = (service.clone(), service.replays());
     let read = replays.run(move || async move {

@@ -265,8 +265,8 @@ async fn follow(
             let open = run.handle.interactions().await;
             match asks {
                 Asks::Nobody => {
-                    if let Some(question) = open.first().filter(|_| is_alone) {
-                        unanswerable(run, question, "this client does not support elicitation");
+                    for question in open.iter().filter(|_| is_alone) {
+                        unanswerable(run, question, "this client does not support elicitation").await;
                     }
                 }
                 Asks::ByResult if open.is_empty() => {}
@@ -347,20 +347,30 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction, is
                 // The question stays open if other interfaces may still answer it.
                 tracing::debug!(id = question.id, %error, "sending a question to the MCP client failed");
                 if is_alone {
-                    unanswerable(&run, &question, &format!("the client's answer is an error: {error}"));
+                    unanswerable(&run, &question, &format!("the client's answer is an error: {error}")).await;
                 }
                 return;
             }
         }
     }
     if is_alone {
-        unanswerable(&run, &question, &format!("the client sent {MAX_ASKED} invalid answers"));
+        unanswerable(&run, &question, &format!("the client sent {MAX_ASKED} invalid answers")).await;
     }
 }
 
-fn unanswerable(run: &Run, question: &Interaction, why: &str) {
-    run.handle
-        .cancel(format!("node {} asks a person, and {why}", question.node_id));
+/// Cancels a run for a question that nobody can answer, even if only one of its branches waits for the answer.
+async fn unanswerable(run: &Run, question: &Interaction, why: &str) {
+    // A time limit ends the question without an answer, and a closed question does not hold up the run.
+    let is_open = run
+        .handle
+        .interactions()
+        .await
+        .iter()
+        .any(|open| open.id == question.id);
+    if is_open && question.timeout_ms.is_none() {
+        run.handle
+            .cancel(format!("node {} asks a person, and {why}", question.node_id));
+    }
 }
 
 /// Answers a question with the client's reply; returns the reason if the reply is invalid.

@@ -499,6 +499,7 @@ impl Runs {
             let id: Arc<str> = run.id().into();
             state.by_place.remove(&(requested_at, Arc::clone(&id)));
             state.by_place.insert((began_at, id), Arc::clone(run));
+            self.changes.add(run.id());
         }
     }
 
