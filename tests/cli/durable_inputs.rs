@@ -140,7 +140,7 @@ fn short_commands_at_the_same_time_wait_for_each_other() {
         &["runs", "prune"],
     ];
     let start = |command: &[&str]| start_in(folder.path(), command, &[]);
-    let all: Vec<Child> = [commands; 3].concat().into_iter().map(start).collect();
+    let all: Vec<Child> = commands.into_iter().map(start).collect();
     for child in all {
         let ended = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&ended.stderr);

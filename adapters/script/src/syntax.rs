@@ -184,7 +184,7 @@ impl TextSyntax {
     }
 
     pub(super) fn ask_quickjs(&self, text: &str) -> Result<(), TextFault> {
-        use crate::quickjs::realm::{Form, placeholder_call};
+        use crate::quickjs::realm::{Form, PLACEHOLDER, placeholder_call};
 
         let rewritten = crate::placeholder::rewrite(text, placeholder_call);
         let source = rewritten.as_ref().map_or(text, |rewritten| rewritten.source.as_str());
@@ -205,6 +205,8 @@ impl TextSyntax {
         parsed.map_err(|fault| {
             let fault = if begins_with_return(text) {
                 fault.saying(RETURN)
+            } else if fault.message.contains(PLACEHOLDER) {
+                fault.saying("SyntaxError: unexpected `{{`")
             } else {
                 fault
             };

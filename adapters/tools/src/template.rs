@@ -92,30 +92,32 @@ impl Template {
         arguments: &Value,
         write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>,
     ) -> Result<String, String> {
-        self.render_with(arguments, write).ok_or_else(|| {
-            let is_absent = |piece: &&Piece| matches!(piece, Piece::Path(path) if value_at(path, arguments).is_none());
-            match self.pieces.iter().find(is_absent) {
-                Some(Piece::Path(path)) => format!("the argument `{}` is missing, which {part} needs", path.source()),
-                Some(Piece::Text(_)) | None => format!("an argument that {part} needs is missing"),
-            }
-        })
+        self.render_with(arguments, write)
+            .map_err(|absent| format!("the argument `{absent}` is missing, which {part} needs"))
     }
 
-    /// Renders the template, with each value formatted by `write`. Returns `None` if an argument that it uses is absent or null.
-    fn render_with(&self, arguments: &Value, write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>) -> Option<String> {
+    /// Renders the template, with each value formatted by `write`. Returns the first argument that is absent or null as an error.
+    fn render_with<'t>(
+        &'t self,
+        arguments: &Value,
+        write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>,
+    ) -> Result<String, &'t str> {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(piece) => text.push_str(piece),
-                Piece::Path(path) => text.push_str(&write(text_of(value_at(path, arguments)?))),
+                Piece::Path(path) => {
+                    let value = value_at(path, arguments).ok_or_else(|| &**path.source())?;
+                    text.push_str(&write(text_of(value)));
+                }
             }
         }
-        Some(text)
+        Ok(text)
     }
 
     /// Renders the template. Returns `None` if an argument that it uses is absent or null.
     pub(super) fn render(&self, arguments: &Value) -> Option<String> {
-        self.render_with(arguments, |value| value)
+        self.render_with(arguments, |value| value).ok()
     }
 
     /// Returns the argument itself if the template is a single path, else the text, or `None` as [`Template::render`] does.

@@ -202,10 +202,11 @@ pub(super) fn say(store: &Path, held: &StoreError, request: &Request) -> Option<
     Some(match exchange(store, request)? {
         Ok(Reply::Ok(told)) => Ok(told),
         Ok(other) => Err(other.failure()),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(Failure::failed("STORE_LIMIT", error.to_string())),
         Err(error) => Err(Failure::failed(
             "STORE_ERROR",
             format!(
-                "{} did not answer, and may have ended before the input was stored: {error}",
+                "{} did not answer: {error}; the input may have been stored, or takes effect when that process continues",
                 holder(held)
             ),
         )
@@ -252,6 +253,11 @@ fn answer_to(request: &Request, mut stream: &UnixStream) -> io::Result<Reply> {
     stream.set_write_timeout(Some(ANSWER_LIMIT))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
+    // The holder would close the connection before it has read the request.
+    if line.len() as u64 > MAX_REQUEST {
+        let why = format!("a request to the process that holds the store has at most {MAX_REQUEST} bytes");
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
     stream.write_all(line.as_bytes())?;
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply)?;

@@ -390,8 +390,14 @@ pub fn name_advice<'n>(
         None if is_workflow => {
             format!("declare it with `const` or `let`; a field of the input is `args.{name}`")
         }
-        None => "a bare name is a variable or the id of a node: declare it in `variables`, or write `input.` before it"
-            .to_owned(),
+        None => {
+            let declare =
+                "a bare name is a variable or the id of a node: declare it in `variables`, or write `input.` before it";
+            match kind {
+                SnippetKind::Expression => format!("{declare}; a text has quotes: `'{name}'`"),
+                SnippetKind::Template | SnippetKind::Code | SnippetKind::Workflow => declare.to_owned(),
+            }
+        }
     }
 }
 

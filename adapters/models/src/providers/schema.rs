@@ -69,6 +69,9 @@ pub(super) fn strict(schema: &Value) -> Option<Value> {
         {
             object.insert("type".to_owned(), json!("string"));
         }
+        if object.get("const").is_some_and(Value::is_string) {
+            object.insert("type".to_owned(), json!("string"));
+        }
         let is_typed = ["type", "$ref", "anyOf"].iter().any(|word| object.contains_key(*word));
         if !is_typed || LOOSE.iter().any(|word| object.contains_key(*word)) {
             return None;

@@ -126,6 +126,13 @@ fn invalid_sources_are_faults_with_a_location() {
         ("script", "const \u{e9} = '\u{65e5}'; const = 1", 1, 22, "SyntaxError"),
         ("expression", "1 +", 1, 4, "the expression ends too early"),
         ("expression", "a b", 1, 3, "SyntaxError"),
+        (
+            "expression",
+            "Hello {{input.name}}",
+            1,
+            7,
+            "SyntaxError: unexpected `{{`",
+        ),
         ("expression", "1) + (2", 1, 2, "has no opening bracket"),
         ("expression", "{{a}} + * 2", 1, 9, "unexpected token"),
         ("expression", "f(a b)", 1, 5, "SyntaxError"),

@@ -289,7 +289,7 @@ fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
     let url = template(fields, "url", &source, known);
     if let Some(url) = url.as_ref().filter(|_| !source.is_empty()) {
         check_host(fields, url);
-        // It would also swallow the `query`, which is appended.
+        // A fragment would also discard the `query`, which is appended.
         if source.contains('#') {
             fields.fault(
                 "url",

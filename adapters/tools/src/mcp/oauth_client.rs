@@ -149,7 +149,8 @@ impl OAuthHttpClient {
     }
 }
 
-/// Returns the secrets in a URL: the password, as written and in its header, and values of the query, as written and decoded.
+/// Returns the secrets in a URL: the password and values of the query and of the user, as written and decoded, and the header with the
+/// user and the password.
 fn secrets_of(url: &str, client: &Client) -> Vec<HeaderValue> {
     let Ok(url) = Url::parse(url) else {
         return Vec::new();
@@ -157,13 +158,21 @@ fn secrets_of(url: &str, client: &Client) -> Vec<HeaderValue> {
     let written = url.query().unwrap_or_default().split('&');
     let written = written.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value).to_owned());
     let decoded = url.query_pairs().map(|(_, value)| value.into_owned());
+    let forms_of = |text: &str| {
+        // Decodes the text as a value of a query.
+        let mut url = url.clone();
+        url.set_query(Some(&format!("value={text}")));
+        let decoded = url.query_pairs().next().map(|(_, value)| value.into_owned());
+        [Some(text.to_owned()), decoded].into_iter().flatten()
+    };
     // A value without a digit is rather a word, such as `production`, which must stay in results.
     let values = written
         .chain(decoded)
+        .chain(forms_of(url.username()))
         .filter(|value| value.bytes().any(|byte| byte.is_ascii_digit()));
-    let all = values.chain(url.password().map(str::to_owned));
+    let all = values.chain(url.password().into_iter().flat_map(forms_of));
     let mut secrets: Vec<HeaderValue> = all.filter_map(|text| HeaderValue::try_from(text).ok()).collect();
-    let request = client.get(url).build().ok();
+    let request = client.get(url.clone()).build().ok();
     secrets.extend(request.and_then(|request| request.headers().get(AUTHORIZATION).cloned()));
     secrets
 }

@@ -71,9 +71,14 @@ fn typed(status: &str, kind: &str, body: &str) -> String {
 
 /// Answers a call with the request's `authorization` header.
 fn echo(seen: &Seen) -> String {
-    let asked: Value = serde_json::from_str(&seen.body).expect("JSON");
     let sent = seen.headers.iter().find(|header| header.starts_with("authorization"));
-    let result = json!({"content": [{"type": "text", "text": sent}]});
+    says(seen, sent.map_or("", String::as_str))
+}
+
+/// Answers a call with a text.
+fn says(seen: &Seen, text: &str) -> String {
+    let asked: Value = serde_json::from_str(&seen.body).expect("JSON");
+    let result = json!({"content": [{"type": "text", "text": text}]});
     let body = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}).to_string();
     typed("200 OK", "application/json", &body)
 }
@@ -172,9 +177,16 @@ fn access_tokens_and_url_passwords_echoed_by_a_server_are_masked() {
     let tools = started(json!({"url": format!("{url}/mcp"), "oauth": oauth})).expect("it starts");
     assert_eq!(call(&tools, json!({})), Ok("authorization: Bearer ***".to_owned()));
     peer.calls.lock().expect("no panic").push(echo);
-    let url = url.replace("http://", "http://user:password@");
-    let tools = started(json!({"url": format!("{url}/mcp")})).expect("it starts");
+    let with_password = url.replace("http://", "http://user:p%40ssword@");
+    let tools = started(json!({"url": format!("{with_password}/mcp")})).expect("it starts");
     assert_eq!(call(&tools, json!({})), Ok("authorization: Basic ***".to_owned()));
+    peer.calls
+        .lock()
+        .expect("no panic")
+        .push(|seen| says(seen, "refused: p@ssword of KEY12345"));
+    let with_key = url.replace("http://", "http://KEY12345:p%40ssword@");
+    let tools = started(json!({"url": format!("{with_key}/mcp")})).expect("it starts");
+    assert_eq!(call(&tools, json!({})), Ok("refused: *** of ***".to_owned()));
 }
 
 #[test]
@@ -191,7 +203,7 @@ fn a_refused_token_request_shows_the_secret_in_no_encoding() {
             "clientSecretEnv": "CARGO_PKG_LICENSE", "resource": ""});
         let error = started(json!({"url": format!("{url}/mcp"), "oauth": oauth})).expect_err("no token");
         assert!(
-            error.starts_with(&format!("no token from {url}/token (401 Unauthorized): ")),
+            error.starts_with(&format!("{url}/mcp: no token from {url}/token (401 Unauthorized): ")),
             "{error}"
         );
         assert!(error.contains("***"), "{error}");
