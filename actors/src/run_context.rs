@@ -34,8 +34,6 @@ use crate::step_buffers::SharedBuffers;
 pub(crate) struct RunContext {
     pub(crate) run_id: Arc<str>,
     pub(crate) host: Host,
-    /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
-    pub(crate) seed: Option<u64>,
     pub(crate) inline_services: InlineServices,
     interest: Rc<ArbiterSubscriptions>,
     /// Interest of the run's private subscribers. Most runs have none.
@@ -84,7 +82,7 @@ impl RunContext {
     pub(crate) fn new(
         (run_id, workflow_id): (Arc<str>, &str),
         supervisor: Arc<SupervisorHandle>,
-        (host, seed): (Host, Option<u64>),
+        host: Host,
         (bus, interest): (BusSender, Rc<ArbiterSubscriptions>),
         (backlog, step_buffers): (Rc<Backlog>, SharedBuffers),
         inline_services: InlineServices,
@@ -98,7 +96,6 @@ impl RunContext {
             spans: Spans::of(&run_id, workflow_id),
             run_id,
             host,
-            seed,
             inline_services,
             interest,
             own_interest: OnceCell::new(),

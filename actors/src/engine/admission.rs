@@ -283,11 +283,11 @@ impl EngineShared {
             let host = background.as_ref().unwrap_or(host);
             let ports = Arc::clone(&engine.ports);
             let inline_services = InlineServices::new(ports, engine.handle(), graphs, local.evaluator);
-            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
+            let heard_by = (local.bus, local.interest);
             let run = RunContext::new(
                 (Arc::clone(&id), beginning.workflow_id()),
                 address,
-                host_of,
+                host.clone(),
                 heard_by,
                 (local.backlog, local.step_buffers),
                 inline_services,

@@ -354,6 +354,10 @@ impl EngineHandle for EngineShared {
         self.runs.forget(run_id, run);
     }
 
+    fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     fn workflows(&self) -> Graphs {
         self.all_graphs()
     }

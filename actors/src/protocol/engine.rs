@@ -21,6 +21,9 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// True if this engine executes the run.
     fn owns_run(&self, run_id: &str) -> bool;
 
+    /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
+    fn seed(&self) -> Option<u64>;
+
     /// Returns the registered workflows.
     fn workflows(&self) -> Graphs;
 

@@ -54,7 +54,7 @@ use super::parts::mailbox::Mailbox;
 use super::parts::memory::Memory;
 use super::parts::quiescence::Termination;
 use super::parts::tree::{Origin, ThreadLookup, Tree};
-use super::state::{RunMachine, RunSeed};
+use super::state::{ForkGaps, RunMachine, RunSeed};
 use super::step::Step;
 use super::turns::conversation::{ConversationTurn, refuse};
 use super::turns::thread::{ThreadTurn, pin};
@@ -67,7 +67,7 @@ impl RunMachine {
         let mut machine = Self {
             run_id: seed.run_id,
             started_at: now,
-            gaps: seed.gaps,
+            gaps: (!seed.gaps.is_empty()).then(|| Box::new(ForkGaps(seed.gaps))),
             seed: seed.seed,
             picks_starts: seed.picks_starts,
             merges_assignments: seed.merges_assignments,

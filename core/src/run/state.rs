@@ -83,6 +83,10 @@ pub struct ForkGap {
     pub to: Millis,
 }
 
+/// The gaps of a fork, in order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ForkGaps(pub(super) Vec<ForkGap>);
+
 impl ForkGap {
     /// Returns the length of the gap's part before this time.
     pub fn until(self, now: Millis) -> Millis {
@@ -95,8 +99,9 @@ impl ForkGap {
 pub struct RunMachine {
     pub(super) run_id: Arc<str>,
     pub(super) started_at: Millis,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) gaps: Vec<ForkGap>,
+    /// Gaps before the starts of forks. Boxed because most runs are no forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) gaps: Option<Box<ForkGaps>>,
     pub(super) seed: u64,
     #[serde(default)]
     pub(super) picks_starts: bool,
@@ -171,9 +176,14 @@ impl RunMachine {
         self.doubts.as_ref().map_or(&[], |doubts| &doubts.0)
     }
 
+    /// Returns the gaps before the starts of forks, in order.
+    pub(super) fn gaps(&self) -> &[ForkGap] {
+        self.gaps.as_ref().map_or(&[], |gaps| &gaps.0)
+    }
+
     /// Returns a time without the gaps of forks before it: differences of such times are durations in the run.
     pub fn without_gaps(&self, at: Millis) -> Millis {
-        let gaps = self.gaps.iter();
+        let gaps = self.gaps().iter();
         gaps.fold(at, |time, gap| time.saturating_sub(gap.until(at)))
     }
 

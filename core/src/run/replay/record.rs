@@ -282,7 +282,7 @@ impl RunMachine {
     /// Moves the deadlines of timers that a step at this time has set behind the gaps of later forks.
     fn delay_timers(&self, now: Millis, effects: &mut [Effect]) {
         let later: Millis = self
-            .gaps
+            .gaps()
             .iter()
             .map(|gap| gap.until(Millis::MAX) - gap.until(now))
             .sum();
