@@ -10,6 +10,7 @@ pub mod config;
 mod engine;
 pub mod explore;
 pub mod faults;
+mod leaves;
 pub mod profiles;
 mod run_setup;
 // For the tests of the workspace: its signatures have types of `pirn-actors`, which are not stable.

@@ -405,8 +405,8 @@ impl RunContext {
         self.interest.limit_triggers(&self.run_id, limit);
     }
 
-    /// Gives the run triggers of its own if those of its workflows, or of one of them, are not the registered ones. A run keeps the workflows of its start,
-    /// which may have been replaced since, or belong to another process.
+    /// Sets the triggers of the run's workflows, or of one of them, as own triggers if others are registered. A run uses the workflows of
+    /// its start, which may have been replaced since, or belong to another process.
     pub(crate) fn keep_triggers(&self, only: Option<&str>) {
         let (own, registered) = (self.inline_services.graphs(), self.engine().workflows());
         if Arc::ptr_eq(own, &registered) {

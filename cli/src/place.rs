@@ -231,7 +231,7 @@ impl StoreFile {
         Ok(store)
     }
 
-    /// Opens the store. While another process holds it, calls `ask`, whose answer is returned instead. If `ask` has none, repeats both
+    /// Opens the store. If another process holds it, calls `ask` and returns the answer of that process. Without an answer, repeats both
     /// for [`LONGEST_WAIT`].
     #[allow(clippy::disallowed_methods)] // real time, because the other process is waited for; no engine is running here
     fn open_or<T>(

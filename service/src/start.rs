@@ -108,7 +108,7 @@ impl Service {
             self.record(&run, events);
         }
         // Answer only once the run is durable: the client may rely on its id even if this process crashes afterwards. Without a store,
-        // the run has begun then, so that its time is known.
+        // the run has begun then and has its start time.
         if let Err(error) = run.handle.wait_durable().await {
             match error.code {
                 // Another process has registered this id first.
@@ -126,7 +126,7 @@ impl Service {
         Ok(run)
     }
 
-    /// Removes a run whose start the store refused, so that the client may repeat the request with its id. Returns the store's error;
+    /// Removes a run that the store refused, so that the client may repeat the request with its id. Returns the store's error;
     /// `None` if the store has the run, or cannot be read: the id stays taken.
     async fn forget_unstored(&self, run: &Run) -> Option<RunError> {
         let store = self.engine().store()?;

@@ -6,6 +6,7 @@ use pirn_definition::Millis;
 use serde_json::Value;
 
 use crate::engine::durable::{Recording, RequestKey, SentMessage};
+use crate::leaves::map_leaves;
 
 /// Replaces the times and thread numbers of a run, so that a repeated run can be compared with the recorded one.
 pub(super) struct Varying {
@@ -25,8 +26,8 @@ impl Varying {
         }
     }
 
-    /// Creates a value that replaces the thread numbers of a recorded run, and its times and those of a run that takes `elapsed_ms`
-    /// from the same start.
+    /// Creates a value that replaces the thread numbers of a recorded run, and its times and those of a run that begins then and takes
+    /// `elapsed_ms`.
     pub(super) fn of(recording: &Recording, elapsed_ms: Millis) -> Self {
         let mut varying = Self::of_threads(&recording.run_id);
         if recording.started_at > 0 {
@@ -38,18 +39,13 @@ impl Varying {
 
     /// Returns the value with the start of the run instead of each of its times, and `N` instead of thread numbers.
     pub(super) fn in_value(&self, value: &Value) -> Value {
-        match value {
+        map_leaves(value, &|leaf| match leaf {
             Value::String(text) => Value::String(self.in_text(text)),
-            Value::Array(list) => list.iter().map(|item| self.in_value(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(name, value)| (name.clone(), self.in_value(value)))
-                .collect(),
             Value::Number(number) if number.as_u64().is_some_and(|number| self.times.contains(&number)) => {
                 Value::from(*self.times.start())
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-        }
+            other => other.clone(),
+        })
     }
 
     /// Returns the key of a request with [`Self::in_value`] of its messages.

@@ -34,7 +34,7 @@ impl RunHandle {
     }
 
     /// Returns the time when the run began, in milliseconds since the Unix epoch, which is also its start in the store. `None` until
-    /// the run has begun, and for a resumed run. The time is known once [`RunHandle::wait_durable`] has returned.
+    /// the run has begun, and for a resumed run. The time is available after [`RunHandle::wait_durable`].
     pub fn started_at(&self) -> Option<u64> {
         self.started.started_at()
     }

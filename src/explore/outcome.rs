@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Choices, Exploration};
+use crate::leaves::map_leaves;
 
 /// One possible outcome of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,15 +119,10 @@ impl Names {
     }
 
     fn in_value(&self, value: &Value) -> Value {
-        match value {
+        map_leaves(value, &|leaf| match leaf {
             Value::String(text) => Value::String(self.in_text(text)),
-            Value::Array(list) => list.iter().map(|item| self.in_value(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(name, value)| (name.clone(), self.in_value(value)))
-                .collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-        }
+            other => other.clone(),
+        })
     }
 }
 

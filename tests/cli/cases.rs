@@ -42,19 +42,14 @@ fn folder(name: &str) -> Folder {
         .with("main.json", &workflow("Count {{input}}", OUTPUT))
 }
 
-/// Runs the workflow into a store as the run `id`.
+/// Runs the workflow, which asks a question, into a store as the run `id`.
 fn run(folder: &Folder, id: &str, more: &[&str]) {
-    let run = [
-        "run",
-        "main.json",
-        "--store",
-        "runs.db",
-        "--run-id",
-        id,
-        "--answer",
-        "sure=yes",
-        "--quiet",
-    ];
+    run_unasked(folder, id, &[&["--answer", "sure=yes"], more].concat());
+}
+
+/// Runs a workflow without questions into a store as the run `id`.
+fn run_unasked(folder: &Folder, id: &str, more: &[&str]) {
+    let run = ["run", "main.json", "--store", "runs.db", "--run-id", id, "--quiet"];
     let ended = pirn_in(folder.path(), &[&run[..], more].concat(), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }
@@ -291,18 +286,7 @@ fn a_recording_that_its_test_cannot_repeat_has_a_warning() {
         {"id": "start", "type": "START"}, {"id": "draw", "type": "CODE", "config": {"code": "return Math.random()"}},
         {"id": "end", "type": "END"}]});
     let folder = Folder::new("case-random").with("main.json", &drawing.to_string());
-    let run = [
-        "run",
-        "main.json",
-        "--store",
-        "runs.db",
-        "--run-id",
-        "r",
-        "--seed",
-        "5",
-        "--quiet",
-    ];
-    assert_eq!(pirn_in(folder.path(), &run, &[]).code, Some(0));
+    run_unasked(&folder, "r", &["--seed", "5"]);
     let warned = record(&folder, "r", &[]);
     assert_eq!(warned.code, Some(0));
     assert!(

@@ -149,7 +149,7 @@ fn is_quoted(visible: &[&str]) {
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<Vec<ModelCall>>>,
-    /// Idempotency keys of the calls, whose bodies all differ.
+    /// Idempotency keys of the calls. All bodies differ.
     keys: Arc<Mutex<BTreeSet<String>>>,
     on_order: OnOrder,
 }

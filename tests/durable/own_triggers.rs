@@ -1,4 +1,4 @@
-//! A run has the triggers of its own workflows, whatever its process has registered.
+//! A run has the triggers of the workflows of its start, whatever its process has registered.
 
 use std::time::Duration;
 

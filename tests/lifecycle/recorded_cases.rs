@@ -333,7 +333,7 @@ fn a_recorded_fork_excludes_the_time_before_its_start() {
     assert_eq!((tested.failures, tested.report.elapsed_ms), (Vec::new(), 400));
 }
 
-/// Workflow whose prompt and output contain times, thread ids and a random number.
+/// Workflow with a prompt and an output that contain times, thread ids and a random number.
 fn varying() -> Value {
     let each = json!({"id": "each", "nodes": [
         {"id": "start", "type": "START"},

@@ -193,7 +193,7 @@ async fn a_page_executes_its_tools_and_its_next_requests_continue_the_run() {
     let more = json!([user, {"id": "n", "role": "user", "parts": [{"type": "text", "text": "hello?"}]}]);
     let reply = |parts: Value| json!({"id": id, "role": "assistant", "parts": parts});
     let pending = json!({"type": "tool-location", "toolCallId": "g1", "state": "input-available", "input": {}});
-    // A new message, the same request again, and a page that has lost the reply: a new run would wait for the result forever.
+    // A new message, a repeated request, and a page that has lost the reply: a new run would wait for the result forever.
     for messages in [
         json!([user, reply(json!([pending])), more[1]]),
         json!([user, reply(json!([pending]))]),

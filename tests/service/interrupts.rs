@@ -1,13 +1,13 @@
 //! Runs of AG-UI clients that wait for people: interrupts, and the inputs that resume them.
 
 use pirn::Engine;
-use pirn_service::{Access, Grant, Options};
+use pirn_service::Options;
 use serde_json::{Value, json};
 
 use crate::client_tools;
 use crate::command::{Served, folder};
 use crate::front_ends::{agui, types};
-use crate::world::{Events, World, answer};
+use crate::world::{Events, World, access, answer};
 
 /// The events of the AG-UI run that an input starts.
 async fn events_of_input(url: &str, input: &Value) -> Vec<Value> {
@@ -170,13 +170,8 @@ async fn a_thread_with_open_interrupts_accepts_only_their_answers() {
 
 #[tokio::test]
 async fn an_answer_to_a_person_needs_the_role_and_a_result_of_the_clients_tool_does_not() {
-    let grants = ["runner roles=run", "person roles=run,answer"];
-    let access = Access {
-        grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
-        ..Access::default()
-    };
     let options = Options {
-        access,
+        access: access(["runner roles=run", "person roles=run,answer"]),
         ..Options::default()
     };
     let world = World::of(Engine::builder().workflows(client_tools::WORKFLOWS), options).await;

@@ -208,7 +208,7 @@ async fn a_reconnected_agui_client_gets_the_rest_of_the_reply() {
     assert_eq!(ended.status(), StatusCode::NO_CONTENT);
 }
 
-/// The requests that start a run of `says` as a front end, and those that resume its stream; the types of a piece and of the last event.
+/// The requests that start a run as a front end, and those that resume its stream; the types of a piece and of the last event.
 fn front_ends() -> [(&'static str, Value, &'static str, [&'static str; 2]); 2] {
     let chat = json!({"id": "c9", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]});
     [

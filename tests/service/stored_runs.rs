@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use pirn::store::{MemoryStore, Pending, Run, SqliteStore, Store, StoreError, forward_to_store};
 use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
-use pirn_service::{Access, Grant, Limits, Options};
+use pirn_service::{Limits, Options};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Served, folder};
 use crate::gated_store::GatedStore;
-use crate::world::{DETACHES, Events, Sent, World, answer, answered, later, refusal};
+use crate::world::{DETACHES, Events, Sent, World, access, answer, answered, later, refusal};
 
 async fn stored() -> World {
     World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
@@ -442,13 +442,8 @@ async fn a_fork_continues_with_edited_workflows_if_the_shared_steps_fit_them() {
 
 #[tokio::test]
 async fn only_an_administrator_without_a_tenant_forks_with_edited_workflows() {
-    let grants = ["runner roles=run", "acme-token tenant=acme", "operator"];
-    let access = Access {
-        grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
-        ..Access::default()
-    };
     let options = Options {
-        access,
+        access: access(["runner roles=run", "acme-token tenant=acme", "operator"]),
         ..Options::default()
     };
     let world = World::of(Engine::builder().store(MemoryStore::new()), options).await;

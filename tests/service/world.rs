@@ -13,11 +13,15 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// Returns the access of an operator and of the tenants `acme` and `zeta`, with the tokens `operator`, `acme-token` and `zeta-token`.
 pub(crate) fn tenants() -> Access {
-    let grants = [
+    access([
         "operator name=operator",
         "acme-token tenant=acme",
         "zeta-token tenant=zeta",
-    ];
+    ])
+}
+
+/// Returns the access of these lines of a token file.
+pub(crate) fn access<const N: usize>(grants: [&str; N]) -> Access {
     Access {
         grants: grants.map(|line| Grant::parse(line).expect("a token")).to_vec(),
         ..Access::default()

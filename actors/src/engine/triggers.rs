@@ -29,7 +29,7 @@ impl EngineShared {
         }
         let removed: Vec<String> = earlier.map(|trigger| trigger.id.clone()).collect();
         let added: Vec<Arc<TriggerDefinition>> = graph.event_triggers().cloned().map(Arc::new).collect();
-        // Sent before the change, so that most runs keep their triggers before those are replaced.
+        // Sent before the change, so that most runs set their own triggers before the registered ones are replaced.
         for run in self.runs.list() {
             run.do_send(SupervisorMsg::KeepTriggers(Arc::clone(&graph.workflow_id)));
         }

@@ -349,8 +349,8 @@ impl ArbiterSubscriptions {
         std::mem::take(&mut *self.trigger_limits.borrow_mut())
     }
 
-    /// Gives a run triggers of its own, see [`pirn_events::trigger::TriggerMachine::set_own`]. The caller must later report the run's
-    /// end to the bus, which removes them.
+    /// Sets the own triggers of a run, see [`pirn_events::trigger::TriggerMachine::set_own`]. The caller must later report the run's end
+    /// to the bus, which removes them.
     pub(crate) fn own_triggers(&self, run_id: &Arc<str>, workflows: WorkflowTriggers) {
         // Extended before the matcher has the triggers: otherwise the run's next events would not be built.
         for trigger in workflows.iter().flat_map(|(_, triggers)| triggers) {

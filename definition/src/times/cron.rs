@@ -88,7 +88,7 @@ impl Times {
 
 /// Parses a cron expression and checks that it matches at least once.
 fn readable(cron: &str) -> Result<Cron, TimesFault> {
-    // The parser would read a seventh field as years, of which a schedule may outlive the last.
+    // The parser would read a seventh field as years, and the schedule would end after the last one.
     if cron.split_whitespace().count() > 6 {
         return Err(TimesFault::Cron("it has more than six fields".to_owned()));
     }

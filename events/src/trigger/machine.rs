@@ -13,8 +13,8 @@
 //!
 //! A trigger defined in a workflow counts its firings for each run separately; one defined outside counts them for the engine.
 //!
-//! A run whose workflows have other triggers than the registered ones, because it was started before they were replaced or in another
-//! process, has its own ([`TriggerMachine::set_own`]). The registered triggers of these workflows do not watch its events.
+//! A run that was started before triggers were replaced, or in another process, has own triggers ([`TriggerMachine::set_own`]). The
+//! registered triggers of these workflows do not watch its events.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,7 +135,7 @@ struct TriggerRecord {
 struct OwnTriggers {
     workflows: BTreeSet<Arc<str>>,
     keys: Vec<TriggerKey>,
-    /// Separate, so that an event meets the triggers of its own run only.
+    /// Separate, so that an event meets the own triggers of one run only.
     index: TriggerIndex,
 }
 
@@ -162,7 +162,7 @@ pub struct TriggerMachine {
     index: TriggerIndex,
     /// Number of enabled triggers for each event type they watch, and how many of them hold the thread.
     watching: BTreeMap<EventType, (usize, usize)>,
-    /// Firings of workflow triggers with a limit, by run and name: a run that gets its own version of a trigger keeps the count.
+    /// Firings of workflow triggers with a limit, by run and name, so that the count of a trigger continues in the run's own version.
     fired_by_run: BTreeMap<String, BTreeMap<Arc<str>, u64>>,
     /// Budgets of the runs that set one, or have used some of the default.
     budgets: BTreeMap<String, Budget>,
@@ -366,7 +366,7 @@ impl TriggerMachine {
         }
     }
 
-    /// Enables or disables a trigger, also in the runs with their own version of it. Returns whether its state changed, or `None` if the
+    /// Enables or disables a trigger and the own versions of it in runs. Returns whether its state changed, or `None` if the
     /// trigger does not exist.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let key = *self.keys.get(&(owner.clone(), id.to_owned()))?;

@@ -127,7 +127,7 @@ async fn with_results(
     let run = match run.filter(|run| is_of_chat(&run.info.workflow_id, run.info.session.as_deref())) {
         Some(run) => run,
         None if results.is_empty() || !messages.is_empty() => return Ok(None),
-        // The page repeats a request whose stream broke off, and the run has ended since.
+        // The stream of the page's first request broke off, and the run has ended since.
         None => {
             let found = service.in_store(reply).await?;
             let found = found.filter(|run| is_of_chat(&run.workflow, run.session.as_deref()));
@@ -251,7 +251,7 @@ pub(crate) async fn resume(
     }
 }
 
-/// Returns the last run of a chat or thread: the youngest that fits the filter and whose id `is_asked` accepts. For a client that has
+/// Returns the last run of a chat or thread: the youngest with an id that `is_asked` accepts and that fits the filter. For a client that has
 /// received a part of it (`is_back`), that may be a run which only the store has.
 pub(super) async fn last_run(
     service: &Service,

@@ -84,7 +84,7 @@ struct RunOrReport;
 
 impl PartialSchema for RunOrReport {
     fn schema() -> RefOr<Schema> {
-        // Not a derived enum, whose schema is `oneOf`: a run is an object too, so it would match both.
+        // The schema of a derived enum would be `oneOf`, and a run, which is an object too, would match both branches.
         let run = AnyOfBuilder::new().item(Ref::from_schema_name("RunSummary"));
         run.item(ObjectBuilder::new()).into()
     }

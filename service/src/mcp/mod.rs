@@ -205,7 +205,8 @@ fn denied(problem: &Problem) -> ErrorData {
 }
 
 /// Sends progress for every node that ends and forwards the run's questions, until the run has ended. Returns the open
-/// questions if the client answers them with another call. Cancels a run whose question nobody can answer: if the client is alone.
+/// questions if the client answers them with another call. If the client is alone, cancels a run
+/// that asks a question which the client cannot answer.
 async fn follow(
     service: &Service,
     run: &Arc<Run>,
@@ -358,7 +359,7 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction, is
     }
 }
 
-/// Cancels a run for a question that nobody can answer, even if only one of its branches waits for the answer.
+/// Cancels a run for a question without possible answer, even if only one of the branches waits for it.
 async fn unanswerable(run: &Run, question: &Interaction, why: &str) {
     // A time limit ends the question without an answer, and a closed question does not hold up the run.
     let is_open = run

@@ -300,7 +300,7 @@ mod tests {
                         live -= 1;
                         usage.live -= 1;
                     }
-                    // A start of which no run resulted, at once or later.
+                    // A start without a resulting run, withdrawn at once or later.
                     2 if !starts.is_empty() => {
                         let place = usize::try_from(amount).expect("a small number") % starts.len();
                         usage.withdraw(starts.remove(place));

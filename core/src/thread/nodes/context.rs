@@ -125,7 +125,7 @@ fn emit_failure(cx: &mut StepContext<'_>, error: &RunError) {
 
 /// Requests a summary with the fallback of a request that failed.
 fn summarize_again(cx: &mut StepContext<'_>, fallback: SummaryRequest) -> Progress {
-    // The body differs from that of the first request, whose key a service may answer with the first reply.
+    // The body differs from that of the first request. A service may answer an equal key with the first reply.
     let id = cx.next_effect();
     summarize(cx, fallback, id, id)
 }
