@@ -8,8 +8,9 @@ use pirn::faults::Faults;
 use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
 
-use crate::failure::Failure;
-use crate::{files, redact};
+use crate::files;
+use crate::output::failure::Failure;
+use crate::output::redact;
 
 /// The argument that names the config file.
 #[derive(clap::Args)]

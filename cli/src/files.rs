@@ -9,9 +9,9 @@ use pirn::config::read_text;
 use pirn::with_skills;
 use pirn_definition::definition::nearest;
 
-use crate::failure::Failure;
-use crate::redact;
-use crate::terminal::{say, shell_quoted};
+use crate::output::failure::Failure;
+use crate::output::redact;
+use crate::output::terminal::{say, shell_quoted};
 
 /// Workflow file of a command that names none.
 pub(crate) const DEFAULT: &str = "workflow.json";

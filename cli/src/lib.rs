@@ -1,84 +1,49 @@
-//! The `pirn` command, with a file or folder for each subcommand. Its only public function is [`main`], which `main.rs` calls.
+//! The `pirn` command, with a file or folder for each subcommand, grouped by subject. Its only public
+//! function is [`main`], which `main.rs` calls.
 //!
 //! # Modules
 //!
 //! A module imports only modules of lower lines:
 //!
 //! ```text
-//! cases  chaos  explore  mcp  studio  worker
+//! service  testing
 //!   ↓
 //! runs
 //!   ↓
-//! serve
+//! run
 //!   ↓
-//! run  served
+//! models  sessions  tools  workflow
 //!   ↓
-//! models  sessions  store_owner  tools  validate
+//! store
 //!   ↓
-//! place
+//! config
 //!   ↓
-//! store_key
+//! files  help  process
 //!   ↓
-//! config  context  graph
-//!   ↓
-//! files  init  log  man  store
-//!   ↓
-//! failure
-//!   ↓
-//! completions  examples  faults  interrupt  schema  skill
-//!   ↓
-//! terminal
-//!   ↓
-//! redact  sanitize  scripts  signals
+//! output
 //! ```
 //!
 //! Reading order:
 //! 1. This file: the subcommands, with the exit code and the output format of each.
 //! 2. `run`: a run in this process, with its progress, questions and report. `runs` and `sessions`: those of a store.
-//! 3. `serve`, `studio`, `worker` and `mcp`: processes that stay. `place`: the stores that they use.
-//! 4. `failure` and `faults`: errors as people and as programs read them.
+//! 3. `workflow`: subcommands for authors of workflows. `testing`: runs under controlled conditions.
+//! 4. `service`: processes that stay. `store`: the stores that they use.
+//! 5. `output`: results and errors as people and as programs read them.
 
-mod cases;
-mod chaos;
-mod completions;
 mod config;
-mod context;
-mod examples;
-mod explore;
-mod failure;
-mod faults;
 mod files;
-mod graph;
-mod init;
-mod interrupt;
-mod listen;
-mod log;
-mod man;
-mod mcp;
+mod help;
 mod models;
-mod place;
-mod redact;
+mod output;
+mod process;
 mod run;
 mod runs;
-mod sanitize;
-mod schema;
-mod scripts;
-mod serve;
-mod served;
-mod service_settings;
+mod service;
 mod sessions;
-mod signals;
-mod skill;
 mod store;
-mod store_key;
-mod store_owner;
-#[cfg(feature = "studio")]
-mod studio;
-mod terminal;
+mod testing;
 mod tools;
-mod validate;
-#[cfg(feature = "cluster")]
-mod worker;
+mod workflow;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -90,9 +55,18 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pirn_definition::definition::nearest;
 
-use failure::Failure;
-use sanitize::sanitize;
-use terminal::{Color, Output};
+use help::{completions, examples, man};
+use output::failure::Failure;
+use output::sanitize::sanitize;
+use output::terminal::{self, Color, Output};
+use process::{interrupt, scripts, signals};
+#[cfg(feature = "studio")]
+use service::studio;
+#[cfg(feature = "cluster")]
+use service::worker;
+use service::{mcp, serve};
+use testing::{cases, chaos, explore};
+use workflow::{context, graph, init, schema, skill, validate};
 
 /// A runtime for LLM-agent workflows: a workflow is a JSON graph whose branches run as supervised actors.
 #[derive(Parser)]

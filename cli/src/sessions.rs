@@ -7,10 +7,10 @@ use futures::executor::block_on;
 use pirn::store::{RunFilter, Session};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::place::StoreArgs;
+use crate::output::failure::Failure;
+use crate::output::terminal::{Output, answer, counted, json_text, shell_quoted, table};
+use crate::store::place::StoreArgs;
 use crate::store::{close, refused};
-use crate::terminal::{Output, answer, counted, json_text, shell_quoted, table};
 
 /// Arguments of `pirn sessions`.
 #[derive(clap::Args)]

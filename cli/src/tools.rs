@@ -13,10 +13,10 @@ use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
 use crate::config::{ConfigFile, invalid_config};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::sanitize::sanitize;
-use crate::terminal::{Output, answer, json_text};
+use crate::output::failure::Failure;
+use crate::output::sanitize::sanitize;
+use crate::output::terminal::{Output, answer, json_text};
+use crate::process::interrupt;
 
 /// Time limit for the end of a call's remaining processes, milliseconds.
 const GRACE: u64 = 500;

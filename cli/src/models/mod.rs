@@ -13,9 +13,9 @@ use serde_json::json;
 
 use self::probe::ProbeResult;
 use crate::config::{ConfigFile, invalid_config};
-use crate::failure::Failure;
-use crate::sanitize::sanitize;
-use crate::terminal::{FAILED, Output, answer, json_text};
+use crate::output::failure::Failure;
+use crate::output::sanitize::sanitize;
+use crate::output::terminal::{FAILED, Output, answer, json_text};
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]

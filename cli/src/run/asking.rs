@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::prompt_gate::{self, PromptGate};
-use crate::sanitize::sanitize_line;
+use crate::output::sanitize::sanitize_line;
 
 /// A job that prompts, and processes the line that was typed.
 type Job = Box<dyn FnOnce(&PromptGate) + Send>;

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::{Config, ConfigFile};
-use crate::failure::Failure;
 use crate::files::{self, read_stdin};
+use crate::output::failure::Failure;
 use crate::run::missing_input::MissingInput;
 
 /// The arguments that define a run.

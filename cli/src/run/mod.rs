@@ -34,17 +34,17 @@ use pirn_definition::graph::{Graph, Node, NodeKind};
 use serde_json::{Value, json};
 
 use crate::config::invalid_config;
-use crate::failure::Failure;
 use crate::files;
-use crate::interrupt::{self, Interrupt};
-use crate::log;
-use crate::place::{Place, SharedArgs};
-use crate::scripts::Level;
-use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
-use crate::store_owner;
-use crate::terminal::{
+use crate::output::failure::Failure;
+use crate::output::terminal::{
     FAILED, FORMAT_VERSION, INTERRUPTED, Output, TIMED_OUT, answer, counted, json_text, say, say_run, shell_quoted,
 };
+use crate::process::interrupt::{self, Interrupt};
+use crate::process::log;
+use crate::process::scripts::Level;
+use crate::store::place::{Place, SharedArgs};
+use crate::store::store_owner;
+use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
 use crate::tools;
 use asking::Asking;
 use consent::Approve;

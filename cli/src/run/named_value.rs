@@ -8,7 +8,7 @@ use pirn_definition::definition::{JsonErrorKind, json_from_str};
 use pirn_definition::graph::{Graph, NodeKind};
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// Parses `NAME=VALUE`, where the value is JSON or plain text.
 pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {

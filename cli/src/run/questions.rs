@@ -14,8 +14,8 @@ use super::asking::{Asking, line_after, say};
 use super::consent;
 use super::named_value::WrittenAnswer;
 use super::prompt_gate::PromptGate;
-use crate::failure::Failure;
-use crate::terminal::shell_quoted;
+use crate::output::failure::Failure;
+use crate::output::terminal::shell_quoted;
 
 /// Answers from the command line, by node.
 pub(super) type Given = BTreeMap<String, WrittenAnswer>;

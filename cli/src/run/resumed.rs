@@ -23,13 +23,13 @@ use super::questions::{self, Ask, UnansweredQuestion};
 use super::run_id::check_run_id;
 use super::{BUFFER, GRACE, WrittenAnswer, check_answers, named_answer, print, stored_run, unbuilt};
 use crate::config::ConfigFile;
-use crate::failure::Failure;
-use crate::interrupt::{self, Interrupt};
-use crate::place::{Place, StoreArgs};
-use crate::scripts::Level;
+use crate::output::failure::Failure;
+use crate::output::terminal::{FAILED, Output, answer, json_text, say, say_run};
+use crate::process::interrupt::{self, Interrupt};
+use crate::process::scripts::Level;
+use crate::store::place::{Place, StoreArgs};
+use crate::store::store_owner;
 use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused, run_of};
-use crate::store_owner;
-use crate::terminal::{FAILED, Output, answer, json_text, say, say_run};
 use crate::{files, tools};
 
 /// The arguments of a resumed run.

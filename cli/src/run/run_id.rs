@@ -2,7 +2,7 @@
 
 use pirn_service::{MAX_RUN_ID, is_run_id};
 
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// Refuses a run id that the HTTP API would refuse.
 pub(crate) fn check_run_id(id: &str) -> Result<(), Failure> {

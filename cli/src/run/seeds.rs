@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::inputs::Inputs;
 use super::{Args, Output};
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::terminal::{self, FAILED, INTERRUPTED, answer, bar, counted, json_text, say};
+use crate::output::failure::Failure;
+use crate::output::terminal::{self, FAILED, INTERRUPTED, answer, bar, counted, json_text, say};
+use crate::process::interrupt::Interrupt;
 
 /// Returns `count` seeds from `first` on.
 pub(crate) fn range_of(first: u64, count: u64) -> Result<Range<u64>, Failure> {

@@ -10,10 +10,10 @@ use pirn::store::{Run, RunFilter, Store, is_started, starter_of};
 use pirn_service::{Tenant, forget_keys, forget_usage};
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::place::StoreArgs;
+use crate::output::failure::Failure;
+use crate::output::terminal::{Output, answer, counted, json_text, say, shell_quoted};
+use crate::store::place::StoreArgs;
 use crate::store::{all, beside_key, config_key, refused};
-use crate::terminal::{Output, answer, counted, json_text, say, shell_quoted};
 
 /// Number of sessions that one query of the store returns.
 const PAGE: usize = 1_000;

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 pub(crate) use modify::age;
 pub(crate) use record::{engine_with, files_of as files_of_case, folder_of as folder_of_case, text_of as case_text};
 
-use crate::failure::Failure;
-use crate::place::StoreArgs;
+use crate::output::failure::Failure;
+use crate::output::terminal::Output;
 use crate::run::resumed;
-use crate::terminal::Output;
+use crate::store::place::StoreArgs;
 
 /// Arguments of `pirn runs`.
 #[derive(clap::Args)]

@@ -16,13 +16,13 @@ use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
 
 use super::query::status;
-use crate::failure::Failure;
 use crate::files::{self, unwritable};
-use crate::place::StoreArgs;
+use crate::output::failure::Failure;
+use crate::output::terminal::{FAILED, Output, answer, counted, json_text, shell_quoted};
 use crate::run::{check_run_id, json_or_text};
+use crate::store::place::StoreArgs;
+use crate::store::store_owner::{Request, send_request};
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
-use crate::store_owner::{Request, send_request};
-use crate::terminal::{FAILED, Output, answer, counted, json_text, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
 #[derive(clap::Args)]

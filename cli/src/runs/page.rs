@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use pirn_service::export_run;
 
-use crate::failure::Failure;
-use crate::place::StoreArgs;
-use crate::redact::masked;
+use crate::output::failure::Failure;
+use crate::output::redact::masked;
+use crate::output::terminal::{Output, answer, json_text};
+use crate::store::place::StoreArgs;
 use crate::store::{close, run_of, spare};
-use crate::terminal::{Output, answer, json_text};
 
 /// Writes the page of a run, which opens at `step`, or else at the run's end.
 pub(super) fn write(

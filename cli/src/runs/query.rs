@@ -8,11 +8,11 @@ use futures::executor::block_on;
 use pirn::{Engine, ResumeError, RunView, Step};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::place::StoreArgs;
+use crate::output::failure::Failure;
+use crate::output::terminal::{Output, answer, counted, json_text, say, shell_quoted, table};
+use crate::store::place::StoreArgs;
+use crate::store::store_owner::{ListedRuns, list_runs};
 use crate::store::{close, not_resumed};
-use crate::store_owner::{ListedRuns, list_runs};
-use crate::terminal::{Output, answer, counted, json_text, say, shell_quoted, table};
 
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]

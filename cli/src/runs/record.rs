@@ -11,12 +11,12 @@ use pirn::{Engine, EngineBuilder};
 use serde_json::json;
 
 use crate::config::ConfigFile;
-use crate::failure::Failure;
 use crate::files::{self, unwritable};
-use crate::place::StoreArgs;
-use crate::scripts::Level;
+use crate::output::failure::Failure;
+use crate::output::terminal::{Output, answer, counted, json_text, say};
+use crate::process::scripts::Level;
+use crate::store::place::StoreArgs;
 use crate::store::{close, config_of, not_resumed, spare};
-use crate::terminal::{Output, answer, counted, json_text, say};
 use crate::tools;
 
 /// Arguments of `pirn runs record`.

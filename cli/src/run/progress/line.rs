@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use console::Style;
 use textwrap::{Options, WordSplitter, wrap};
 
-use crate::sanitize::sanitize_line;
+use crate::output::sanitize::sanitize_line;
 
 /// Width of the time at the start of a line.
 const TIME: usize = 9;

@@ -6,7 +6,7 @@ use console::{Term, truncate_str};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::view::View;
-use crate::sanitize::sanitize_line;
+use crate::output::sanitize::sanitize_line;
 
 /// Maximum number of threads that are shown.
 const MAX_THREADS: usize = 8;

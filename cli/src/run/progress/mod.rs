@@ -19,8 +19,8 @@ use console::Term;
 use pirn::{BlockingEvents, Event, EventType, RunReport, SubscriptionItem};
 
 use super::prompt_gate::{self, PromptGate};
-use crate::log;
-use crate::terminal::say;
+use crate::output::terminal::say;
+use crate::process::log;
 use live::Live;
 use places::Places;
 use view::{Compressions, View};

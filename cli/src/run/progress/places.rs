@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use pirn::check::{CheckedFiles, SourceFile};
 use pirn::{Event, EventType, RunError};
 
-use crate::faults;
-use crate::terminal::on_stderr;
+use crate::output::faults;
+use crate::output::terminal::on_stderr;
 
 /// Finds these locations, each once: a trigger may fail at every event.
 pub(in crate::run) struct Places {
