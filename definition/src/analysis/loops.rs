@@ -4,7 +4,7 @@ use super::flow_facts::FlowFacts;
 use super::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::graph::diagnostics::pointer;
-use crate::graph::scc::terminal_components;
+use crate::graph::structure::scc::terminal_components;
 
 /// Reports each such loop at its first node.
 pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {

@@ -16,7 +16,7 @@ use super::{Analysis, PlacedTrigger, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event_type::EventType;
 use crate::graph::NodeIx;
-use crate::graph::scc::components;
+use crate::graph::structure::scc::components;
 
 /// Reports each trigger that fires itself, and each cycle of workflows once.
 pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::known_names::{KnownNames, variable_names};
-use super::loops::pair_loops;
 use super::model::{About, Graph, Node, NodeKind, Snippet};
-use super::nodes::NodeCompiler;
-use super::pairing::pair;
-use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
-use super::regions::check_regions;
-use super::snippets::Snippets;
+use super::nodes::compiler::NodeCompiler;
+use super::nodes::loops::pair_loops;
+use super::snippets::known_names::{KnownNames, variable_names};
+use super::snippets::list::Snippets;
+use super::structure::adjacency::Adjacency;
+use super::structure::pairing::pair;
+use super::structure::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
+use super::structure::regions::check_regions;
 use super::triggers::check_trigger;
 use crate::definition::json::Step;
 use crate::definition::{

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::code_mode::CodeRules;
-use super::dynamic::DynamicRules;
+use super::submitted::code_mode::CodeRules;
+use super::submitted::dynamic::DynamicRules;
 use crate::definition::{
     AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, ItemConversation,
     JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, ReducerWord, RetryPolicy, ScriptLimits,

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use super::agent_options::agent_option_fault;
 use super::model::{Snippet, SnippetKind};
-use crate::definition::MAX_FAULTS;
+use crate::definition::{MAX_FAULTS, nearest};
 use crate::script::place::line_and_column;
-use crate::script::{FreeName, unknown_agent_option};
+use crate::script::{AGENT_OPTIONS, FreeName, unknown_agent_option};
 
 /// Parses snippets to find their faults.
 pub trait Syntax {
@@ -67,6 +66,18 @@ fn known_options(source: &str) -> Result<(), SyntaxFault> {
         message
     };
     Err(SyntaxFault { message, at: Some(at) })
+}
+
+/// Returns the fault of an option of `agent` that does not exist; `None` if it exists.
+pub fn agent_option_fault(name: &str) -> Option<String> {
+    if AGENT_OPTIONS.contains(&name) {
+        return None;
+    }
+    let advice = match nearest(name, AGENT_OPTIONS.into_iter()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the options are {}", AGENT_OPTIONS.join(", ")),
+    };
+    Some(format!("agent: there is no option `{name}`: {advice}"))
 }
 
 /// Accepts every snippet: for tests, and for builds without a script engine.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child};
-use super::known_names::KnownNames;
-use super::references::{WorkflowKind, WorkflowNames};
-use super::snippets::Snippets;
+use super::snippets::known_names::KnownNames;
+use super::snippets::list::Snippets;
+use super::structure::references::{WorkflowKind, WorkflowNames};
 use crate::definition::json::Step;
 use crate::definition::{
     ExecuteTriggeredSubgraph, FaultCode, HistorySelection, ScheduleDefinition, TriggerAction, TriggerDefinition,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{child, pointer};
-use super::model::{JoinRule, MapNode, NodeKind};
-use super::nodes::NodeCompiler;
+use super::compiler::NodeCompiler;
 use crate::definition::{FaultCode, JoinStrategy, MapConfig, MergeVariables};
+use crate::graph::diagnostics::{child, pointer};
+use crate::graph::model::{JoinRule, MapNode, NodeKind};
 use crate::script::is_name;
 
 /// Default name of the item in `input`.
@@ -17,7 +17,7 @@ const DEFAULT_NAME: &str = "item";
 pub const ITEM_INDEX: &str = "index";
 
 impl NodeCompiler<'_, '_> {
-    pub(super) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
+    pub(in crate::graph) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config"];
         let needs_threshold = map.join_strategy == JoinStrategy::SuccessCountThreshold;
         if needs_threshold && map.threshold.unwrap_or_default() == 0 {

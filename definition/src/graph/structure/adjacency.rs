@@ -3,25 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::diagnostics::{Diagnostics, pointer};
-use super::model::NodeIx;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, NodeConfig, NodeDefinition, NodeExits, WorkflowDefinition};
+use crate::graph::diagnostics::{Diagnostics, pointer};
+use crate::graph::model::NodeIx;
 
 /// The nodes by id, and the transitions between them.
 #[derive(Debug)]
-pub(super) struct Adjacency {
-    pub(super) by_id: BTreeMap<Arc<str>, NodeIx>,
+pub(in crate::graph) struct Adjacency {
+    pub(in crate::graph) by_id: BTreeMap<Arc<str>, NodeIx>,
     /// Indices of the node's edges in the definition, in list order.
-    pub(super) edges: Vec<Vec<usize>>,
+    pub(in crate::graph) edges: Vec<Vec<usize>>,
     /// Target of each edge of the definition; `None` if its target does not exist.
-    pub(super) targets: Vec<Option<NodeIx>>,
+    pub(in crate::graph) targets: Vec<Option<NodeIx>>,
     /// Nodes that the thread may enter next, within its own path.
-    pub(super) next: Vec<Vec<NodeIx>>,
+    pub(in crate::graph) next: Vec<Vec<NodeIx>>,
     /// The first nodes of a FORK's paths, or of a LOOP_START's iterations.
     pub(super) children: Vec<Vec<NodeIx>>,
     /// SUBGRAPH nodes that only declare a triggered sub-workflow.
-    pub(super) declares: Vec<bool>,
+    pub(in crate::graph) declares: Vec<bool>,
 }
 
 /// Advice about an edge that a ROUTE does not follow.
@@ -37,7 +37,7 @@ pub(super) type CallsNormal<'a> = &'a dyn Fn(&NodeDefinition) -> bool;
 
 impl Adjacency {
     /// Resolves every name; each unknown name is a fault.
-    pub(super) fn of(
+    pub(in crate::graph) fn of(
         definition: &WorkflowDefinition,
         calls_normal: CallsNormal<'_>,
         report: &mut Diagnostics<'_>,
@@ -76,7 +76,7 @@ impl Adjacency {
     }
 
     /// Returns the node with this id.
-    pub(super) fn find(&self, id: &str) -> Option<NodeIx> {
+    pub(in crate::graph) fn find(&self, id: &str) -> Option<NodeIx> {
         self.by_id.get(id).copied()
     }
 
@@ -213,7 +213,7 @@ impl Adjacency {
     }
 
     /// Returns the nodes to which a ROUTE with routes has an edge, with one such ROUTE each.
-    pub(super) fn drawn<'d>(&self, definition: &'d WorkflowDefinition) -> BTreeMap<&'d str, &'d str> {
+    pub(in crate::graph) fn drawn<'d>(&self, definition: &'d WorkflowDefinition) -> BTreeMap<&'d str, &'d str> {
         let mut drawn = BTreeMap::new();
         for (node, edges) in definition.nodes.iter().zip(&self.edges) {
             if matches!(node.config.exits(), NodeExits::Routes(_)) {

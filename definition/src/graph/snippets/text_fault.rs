@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::diagnostics::Diagnostics;
-use super::model::{Snippet, SnippetKind};
-use super::syntax::SyntaxFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
+use crate::graph::diagnostics::Diagnostics;
+use crate::graph::model::{Snippet, SnippetKind};
+use crate::graph::syntax::SyntaxFault;
 use crate::script::assignment;
 
 /// Advice for an expression that assigns a value.
@@ -17,13 +17,13 @@ const CONCATENATE: &str = "an expression is JavaScript, in which `{{path}}` is a
 
 /// A fault or a warning of a snippet, and its byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TextFault {
-    pub(super) code: FaultCode,
-    pub(super) message: String,
-    pub(super) help: Option<String>,
-    pub(super) at: Option<Range<usize>>,
+pub(in crate::graph) struct TextFault {
+    pub(in crate::graph) code: FaultCode,
+    pub(in crate::graph) message: String,
+    pub(in crate::graph) help: Option<String>,
+    pub(in crate::graph) at: Option<Range<usize>>,
     /// The unknown name, or the name whose field is unknown.
-    pub(super) name: Option<String>,
+    pub(in crate::graph) name: Option<String>,
     /// True if the snippet is valid.
     pub(super) is_warning: bool,
 }
@@ -52,7 +52,7 @@ impl TextFault {
     }
 
     /// Reports the fault at `pointer`.
-    pub(super) fn report(&self, pointer: &[Step], report: &mut Diagnostics<'_>) {
+    pub(in crate::graph) fn report(&self, pointer: &[Step], report: &mut Diagnostics<'_>) {
         let message = self.message.as_str();
         let fault = match &self.at {
             Some(at) => report.origin.fault_within(self.code, pointer, at, message),

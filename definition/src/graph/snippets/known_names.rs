@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::compile_context::CompileContext;
-use super::model::{NodeIx, Snippet, SnippetKind};
-use super::syntax::Syntax;
 use super::text_fault::{COMPARE, TextFault};
 use crate::definition::{
     FaultCode, Located, NodeConfig, TriggerAction, TriggerDefinition, WorkflowDefinition, nearest,
 };
 use crate::event_type::{EVENT_FIELDS, EventType, is_kept};
+use crate::graph::compile_context::CompileContext;
+use crate::graph::model::{NodeIx, Snippet, SnippetKind};
+use crate::graph::syntax::Syntax;
 use crate::script::{FIXED_NAMES, FreeName, HOST_NAMES, JS_GLOBALS, Member, field_of, instead_of};
 
 /// Names that a snippet may use in addition to JavaScript's globals and [`FIXED_NAMES`]. The default accepts any name.
 #[derive(Clone, Copy, Default)]
-pub(super) struct KnownNames<'a>(Option<Sources<'a>>);
+pub(in crate::graph) struct KnownNames<'a>(Option<Sources<'a>>);
 
 #[derive(Clone, Copy)]
 struct Sources<'a> {
@@ -85,7 +85,7 @@ fn output_fields(config: &NodeConfig) -> Option<(&'static str, Vec<&'static str>
 
 impl<'a> KnownNames<'a> {
     /// Returns the names in the scope of a workflow's nodes.
-    pub(super) fn of_workflow(
+    pub(in crate::graph) fn of_workflow(
         variables: &'a BTreeSet<Arc<str>>,
         by_id: &'a BTreeMap<Arc<str>, NodeIx>,
         definition: &'a WorkflowDefinition,
@@ -99,7 +99,7 @@ impl<'a> KnownNames<'a> {
     }
 
     /// Returns the names in the scope of a trigger, which has no variables or nodes; `event` lists the fields of its event.
-    pub(super) fn of_trigger(event: &'a [&'a str]) -> Self {
+    pub(in crate::graph) fn of_trigger(event: &'a [&'a str]) -> Self {
         Self(Some(Sources {
             fixed: &FIXED_NAMES,
             variables: None,
@@ -402,7 +402,7 @@ pub fn name_advice<'n>(
 }
 
 /// Returns the names of all variables that these workflows and triggers, and the registered workflows, may assign.
-pub(super) fn variable_names(
+pub(in crate::graph) fn variable_names(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],
     context: &CompileContext<'_>,

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::draw::{Drawing, mermaid};
-use super::submitted::SubmittedWorkflow;
+use super::workflow::SubmittedWorkflow;
 use crate::definition::{
     Budget, BuiltInTool, CodeModeLimits, ContextOperation, DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits,
     Fault, FaultCode, LlmConfig, Loaded, Located, MapConfig, NodeConfig, ScriptConfig, ScriptLimits, SourceFile,
     ToolEntry, WorkflowConfig, WorkflowDefinition, load, workflow_of_script, workflow_of_tool,
 };
+use crate::graph::draw::{Drawing, mermaid};
 
 /// Default maximum number of LLM nodes and calls of a submitted workflow.
 const DEFAULT_AGENTS: u64 = 100;
@@ -43,7 +43,7 @@ pub struct DynamicRules {
 
 impl DynamicRules {
     /// Returns the rules of a node. Returns `None` if the node does not list the tool `run_workflow`.
-    pub(super) fn of(llm: &LlmConfig) -> Option<Self> {
+    pub(in crate::graph) fn of(llm: &LlmConfig) -> Option<Self> {
         let is_tool = |tool: &ToolEntry| tool.name == BuiltInTool::RunWorkflow.name();
         if !llm.tools.iter().any(is_tool) {
             return None;

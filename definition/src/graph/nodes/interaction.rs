@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::diagnostics::{child, pointer};
-use super::model::{InteractionNode, NodeKind, QuestionTimeout};
-use super::nodes::NodeCompiler;
+use super::compiler::NodeCompiler;
 use crate::definition::{FaultCode, OnTimeout, TimeoutWord, UserInteractionConfig};
+use crate::graph::diagnostics::{child, pointer};
+use crate::graph::model::{InteractionNode, NodeKind, QuestionTimeout};
 
 impl NodeCompiler<'_, '_> {
     pub(super) fn interaction(&mut self, place: usize, config: &UserInteractionConfig) -> NodeKind {

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::code_mode::CodeRules;
-use super::diagnostics::{child, pointer};
-use super::dynamic::DynamicRules;
-use super::model::{ChoiceSpec, LlmNode, NodeSkills, PartSpec, ValueSpec};
-use super::nodes::NodeCompiler;
+use super::compiler::NodeCompiler;
 use crate::definition::json::Step;
 use crate::definition::{
     BuiltInTool, FaultCode, LlmConfig, MAX_SKILLS, SKILL_FILE, ToolDefinition, ToolEntry, nearest, workflow_of_tool,
     workflow_tool_name,
 };
+use crate::graph::diagnostics::{child, pointer};
+use crate::graph::model::{ChoiceSpec, LlmNode, NodeSkills, PartSpec, ValueSpec};
+use crate::graph::submitted::code_mode::CodeRules;
+use crate::graph::submitted::dynamic::DynamicRules;
 use crate::message::Part;
 
 /// Default maximum number of tool rounds.
 const DEFAULT_TOOL_ROUNDS: u32 = 10;
 
 impl NodeCompiler<'_, '_> {
-    pub(super) fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
+    pub(in crate::graph) fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
         let profile = llm.profile_id.as_deref();
         let computed_profile = profile.filter(|id| id.contains("{{"));
         let named = profile.filter(|_| computed_profile.is_none());

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::diagnostics::pointer;
-use super::model::CompiledReducer;
-use super::nodes::NodeCompiler;
+use super::compiler::NodeCompiler;
 use crate::definition::{FaultCode, Reducer, ReducerWord};
+use crate::graph::diagnostics::pointer;
+use crate::graph::model::CompiledReducer;
 use crate::script::Path;
 
 /// Names in the scope of a reducer: the combined value of the earlier paths, and the value of the next path.
 pub const REDUCED: [&str; 2] = ["a", "b"];
 
 impl NodeCompiler<'_, '_> {
-    pub(super) fn reducers(&mut self) -> BTreeMap<Arc<str>, CompiledReducer> {
+    pub(in crate::graph) fn reducers(&mut self) -> BTreeMap<Arc<str>, CompiledReducer> {
         let mut reducers = BTreeMap::new();
         for (place, variable) in self.definition.variables.iter().enumerate() {
             let pointer = || pointer!["variables", place, "reduce"];

@@ -6,12 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use serde_path_to_error::Track;
 
-use super::adjacency::Adjacency;
-use super::compile_context::CompileContext;
-use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, ScriptNode, TemplateMessage, ValueSpec};
-use super::pairing::{Partners, check_fork};
-use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
     BuiltInTool, CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition,
@@ -19,18 +13,24 @@ use crate::definition::{
     ToolConfig, TruncateContext, VariableScope, WaitConfig, WorkflowDefinition, steps_of, workflow_of_tool,
 };
 use crate::error::RunErrorCode;
+use crate::graph::compile_context::CompileContext;
+use crate::graph::diagnostics::{Diagnostics, child, pointer};
+use crate::graph::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, ScriptNode, TemplateMessage, ValueSpec};
+use crate::graph::snippets::list::Snippets;
+use crate::graph::structure::adjacency::Adjacency;
+use crate::graph::structure::pairing::{Partners, check_fork};
 use crate::script::{read_meta, script_body};
 
 /// Compiles the nodes of one workflow.
-pub(super) struct NodeCompiler<'a, 's> {
-    pub(super) definition: &'a WorkflowDefinition,
-    pub(super) adjacency: &'a Adjacency,
-    pub(super) partners: &'a Partners,
-    pub(super) context: &'a CompileContext<'a>,
+pub(in crate::graph) struct NodeCompiler<'a, 's> {
+    pub(in crate::graph) definition: &'a WorkflowDefinition,
+    pub(in crate::graph) adjacency: &'a Adjacency,
+    pub(in crate::graph) partners: &'a Partners,
+    pub(in crate::graph) context: &'a CompileContext<'a>,
     /// All variables that may be assigned in a run.
-    pub(super) variable_names: &'a BTreeSet<Arc<str>>,
-    pub(super) snippets: Snippets<'static>,
-    pub(super) report: &'a mut Diagnostics<'s>,
+    pub(in crate::graph) variable_names: &'a BTreeSet<Arc<str>>,
+    pub(in crate::graph) snippets: Snippets<'static>,
+    pub(in crate::graph) report: &'a mut Diagnostics<'s>,
 }
 
 impl NodeCompiler<'_, '_> {
@@ -42,7 +42,7 @@ impl NodeCompiler<'_, '_> {
 
     /// Compiles every node, and every FORK that has a JOIN. Nodes in `placeholders` are skipped: their faults are reported already,
     /// and a workflow with faults has no graph.
-    pub(super) fn compile(&mut self, placeholders: &[usize]) -> (Vec<Node>, Vec<Fork>) {
+    pub(in crate::graph) fn compile(&mut self, placeholders: &[usize]) -> (Vec<Node>, Vec<Fork>) {
         let definition = self.definition;
         let mut forks = Vec::new();
         let mut fork_of: Vec<Option<ForkIx>> = vec![None; definition.nodes.len()];
@@ -156,12 +156,12 @@ impl NodeCompiler<'_, '_> {
         })
     }
 
-    pub(super) fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
+    pub(in crate::graph) fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
             .expression(text, || pointer!["nodes", place, "config", key], self.report)
     }
 
-    pub(super) fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
+    pub(in crate::graph) fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
             .template(text, || pointer!["nodes", place, "config", key], self.report)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::submitted::SubmittedWorkflow;
+use super::workflow::SubmittedWorkflow;
 use crate::definition::{
     BuiltInTool, CodeModeLimits, Fault, FaultCode, InDoubt, LlmConfig, ScriptConfig, ScriptLimits, SourceFile,
     ToolEntry, script_workflow,
@@ -24,7 +24,7 @@ pub struct CodeRules {
 
 impl CodeRules {
     /// Returns the rules of a node. Returns `None` if the node does not list the tool `run_code`.
-    pub(super) fn of(llm: &LlmConfig, in_doubt: Option<&InDoubt>) -> Option<Self> {
+    pub(in crate::graph) fn of(llm: &LlmConfig, in_doubt: Option<&InDoubt>) -> Option<Self> {
         let mut tools = llm.tools.iter();
         tools.find(|tool| tool.name == BuiltInTool::RunCode.name())?;
         let offered = llm

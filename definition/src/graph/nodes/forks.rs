@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::diagnostics::pointer;
-use super::model::{Fork, ForkPath, JoinRule, NodeIx};
-use super::nodes::NodeCompiler;
+use super::compiler::NodeCompiler;
 use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig, pointer_token};
+use crate::graph::diagnostics::pointer;
+use crate::graph::model::{Fork, ForkPath, JoinRule, NodeIx};
 
 impl NodeCompiler<'_, '_> {
     pub(super) fn fork(&mut self, place: usize, fork: &ForkConfig, join: NodeIx) -> Option<Fork> {

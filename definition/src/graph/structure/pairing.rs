@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::adjacency::Adjacency;
-use super::diagnostics::{Diagnostics, MAX_LISTED, pointer};
-use super::model::NodeIx;
 use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
+use crate::graph::diagnostics::{Diagnostics, MAX_LISTED, pointer};
+use crate::graph::model::NodeIx;
 
 /// The JOIN of every FORK, and the FORK of every JOIN.
-pub(super) type Partners = Vec<Option<NodeIx>>;
+pub(in crate::graph) type Partners = Vec<Option<NodeIx>>;
 
 /// Pairs nodes with overlapping ids: identical lists first, then in file order.
-pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> Partners {
+pub(in crate::graph) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> Partners {
     let mut partners: Partners = vec![None; definition.nodes.len()];
     let mut joins = Joins::of(definition);
     let mut open = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
 }
 
 /// Checks a FORK's lists: not empty, of equal length, and every child is the target of an edge of the FORK.
-pub(super) fn check_fork(
+pub(in crate::graph) fn check_fork(
     definition: &WorkflowDefinition,
     place: usize,
     fork: &ForkConfig,

@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{LoopNode, NodeIx, NodeKind};
-use super::nodes::NodeCompiler;
-use super::pairing::Partners;
+use super::compiler::NodeCompiler;
 use crate::definition::{FaultCode, LoopEndConfig, LoopStartConfig, NodeConfig, WorkflowDefinition};
+use crate::graph::diagnostics::{Diagnostics, child, pointer};
+use crate::graph::model::{LoopNode, NodeIx, NodeKind};
+use crate::graph::structure::pairing::Partners;
 
 /// Pairs the nodes by `loopId`.
-pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partners, report: &mut Diagnostics<'_>) {
+pub(in crate::graph) fn pair_loops(
+    definition: &WorkflowDefinition,
+    partners: &mut Partners,
+    report: &mut Diagnostics<'_>,
+) {
     let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {
         let NodeConfig::LoopStart(config) = &node.config else {

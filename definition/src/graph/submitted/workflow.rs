@@ -17,12 +17,12 @@ const SCRIPT_NODE: &str = "/nodes/1/config/";
 /// A submitted workflow that follows the rules of its node. It is not compiled yet.
 #[derive(Clone, Debug)]
 pub struct SubmittedWorkflow {
-    /// Source with the limits of the rules, for [`compile_inline`](super::compile_inline).
+    /// Source with the limits of the rules, for [`compile_inline`](crate::graph::compile_inline).
     pub source: Arc<str>,
     /// Description for the person who approves it: number of agents, limits, and a drawing or the script.
     pub plan: String,
     /// Argument of the call with the workflow: `graph`, or the name of the one with a script.
-    pub(super) argument: &'static str,
+    pub(in crate::graph) argument: &'static str,
 }
 
 impl SubmittedWorkflow {

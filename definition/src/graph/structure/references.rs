@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::adjacency::Adjacency;
-use super::compile_context::CompileContext;
-use super::diagnostics::{Diagnostics, pointer};
-use super::model::Node;
 use super::regions::Depths;
 use crate::definition::json::Step;
 use crate::definition::{
     FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest, workflow_of_tool,
 };
+use crate::graph::compile_context::CompileContext;
+use crate::graph::diagnostics::{Diagnostics, pointer};
+use crate::graph::model::Node;
 
 /// Default of `config.maxDepth`.
 const DEFAULT_MAX_DEPTH: u32 = 10;
 
 /// The kind of workflow that an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WorkflowKind {
+pub(in crate::graph) enum WorkflowKind {
     Normal,
     Triggered,
     /// The workflow exists, but could not be read.
@@ -25,10 +25,10 @@ pub(super) enum WorkflowKind {
 }
 
 /// All workflows that may be referenced.
-pub(super) struct WorkflowNames<'a>(BTreeMap<&'a str, WorkflowKind>);
+pub(in crate::graph) struct WorkflowNames<'a>(BTreeMap<&'a str, WorkflowKind>);
 
 impl<'a> WorkflowNames<'a> {
-    pub(super) fn of(workflows: &'a [Located<WorkflowDefinition>], context: &CompileContext<'a>) -> Self {
+    pub(in crate::graph) fn of(workflows: &'a [Located<WorkflowDefinition>], context: &CompileContext<'a>) -> Self {
         let mut names = BTreeMap::new();
         for graph in context.registered {
             let known = if graph.triggered {
@@ -53,18 +53,24 @@ impl<'a> WorkflowNames<'a> {
         Self(names)
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<WorkflowKind> {
+    pub(in crate::graph) fn find(&self, id: &str) -> Option<WorkflowKind> {
         self.0.get(id).copied()
     }
 
-    pub(super) fn calls_normal(&self, node: &NodeDefinition) -> bool {
+    pub(in crate::graph) fn calls_normal(&self, node: &NodeDefinition) -> bool {
         node.config
             .as_subgraph()
             .is_some_and(|subgraph| self.find(&subgraph.subgraph_id) == Some(WorkflowKind::Normal))
     }
 
     /// Reports an unknown name, or one of the wrong kind of workflow.
-    pub(super) fn check(&self, id: &str, wanted: WorkflowKind, pointer: &[Step], report: &mut Diagnostics<'_>) {
+    pub(in crate::graph) fn check(
+        &self,
+        id: &str,
+        wanted: WorkflowKind,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) {
         match (self.find(id), wanted) {
             _ if id.is_empty() => report.fault(FaultCode::MissingField, pointer, "the id of a workflow is missing"),
             (None, _) => {
@@ -89,7 +95,7 @@ impl<'a> WorkflowNames<'a> {
 }
 
 /// True if a workflow is meant as a triggered one.
-pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
+pub(in crate::graph) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
     workflow.nodes.iter().any(|node| {
         matches!(
             node.config,
@@ -99,7 +105,7 @@ pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
 }
 
 /// Reports faulty references in the SUBGRAPH and MAP nodes of a workflow.
-pub(super) fn check_subgraphs(
+pub(in crate::graph) fn check_subgraphs(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
     names: &WorkflowNames<'_>,
@@ -153,13 +159,13 @@ pub(super) fn check_subgraphs(
 }
 
 /// Calls of a workflow: the node, the number of forks around it, and the called workflow.
-pub(super) struct Calls {
-    pub(super) forks: u32,
-    pub(super) calls: Vec<(usize, u32, String)>,
+pub(in crate::graph) struct Calls {
+    pub(in crate::graph) forks: u32,
+    pub(in crate::graph) calls: Vec<(usize, u32, String)>,
 }
 
 impl Calls {
-    pub(super) fn of(definition: &WorkflowDefinition, adjacency: &Adjacency, depths: &Depths) -> Self {
+    pub(in crate::graph) fn of(definition: &WorkflowDefinition, adjacency: &Adjacency, depths: &Depths) -> Self {
         let mut calls = Vec::new();
         for (place, node) in definition.nodes.iter().enumerate() {
             let called = match &node.config {
@@ -177,7 +183,7 @@ impl Calls {
 }
 
 /// Reports cycles of calls, and nesting deeper than `config.maxDepth`.
-pub(super) fn check_calls(
+pub(in crate::graph) fn check_calls(
     workflows: &[Located<WorkflowDefinition>],
     calls: &[Calls],
     context: &CompileContext<'_>,

@@ -7,17 +7,17 @@
 //! 4. One forward and one backward traversal, each with an explicit stack: linear, and no nesting depth overflows.
 
 use super::adjacency::{ADD_ROUTE, Adjacency, follows_routes, is_start};
-use super::diagnostics::{Diagnostics, pointer};
-use super::model::NodeIx;
 use super::pairing::Partners;
 use super::scc::terminal_components;
 use crate::definition::{FaultCode, NodeConfig, WorkflowDefinition};
+use crate::graph::diagnostics::{Diagnostics, pointer};
+use crate::graph::model::NodeIx;
 
 /// Number of forks around each node; `None` for unreachable nodes.
 pub(super) type Depths = Vec<Option<u32>>;
 
 /// Traverses the graph and reports unreachable nodes, and nodes from which a thread cannot end.
-pub(super) fn check_regions(
+pub(in crate::graph) fn check_regions(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
     partners: &Partners,

@@ -1,6 +1,6 @@
 //! Strongly connected components.
 
-use super::model::NodeIx;
+use crate::graph::model::NodeIx;
 
 /// Returns the first node of every strongly connected component of the `dead` nodes without an outgoing transition, ascending.
 ///

@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::diagnostics::{Diagnostics, child};
 use super::known_names::KnownNames;
-use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
-use super::syntax::{NoSyntax, Syntax};
 use super::text_fault::TextFault;
 use crate::definition::FaultCode;
 use crate::definition::json::{MAX_DEFINITION_DEPTH, Step, too_deep_definition};
+use crate::graph::diagnostics::{Diagnostics, child};
+use crate::graph::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
+use crate::graph::syntax::{NoSyntax, Syntax};
 use crate::value::levels_up_to;
 
 /// Maximum length of an expression, in characters. Longer code needs a CODE node.
 const LONGEST_EXPRESSION: usize = 1000;
 
 /// Collects snippets. Each is checked at its first occurrence, and its faults are reported at every occurrence.
-pub(super) struct Snippets<'a> {
+pub(in crate::graph) struct Snippets<'a> {
     syntax: &'a dyn Syntax,
     all: Vec<Snippet>,
     known: [BTreeMap<Arc<str>, SnippetIx>; 4],
@@ -33,17 +33,17 @@ pub(super) struct Snippets<'a> {
 pub(super) type WrongTexts = BTreeMap<SnippetIx, Vec<TextFault>>;
 
 impl<'a> Snippets<'a> {
-    pub(super) fn new(syntax: &'a dyn Syntax, names: KnownNames<'a>) -> Self {
+    pub(in crate::graph) fn new(syntax: &'a dyn Syntax, names: KnownNames<'a>) -> Self {
         Self::with(syntax, names, BTreeMap::new())
     }
 
     /// Creates a table that accepts every snippet.
-    pub(super) fn unchecked() -> Self {
+    pub(in crate::graph) fn unchecked() -> Self {
         Self::with(&NoSyntax, KnownNames::default(), BTreeMap::new())
     }
 
     /// Creates a table for snippets with known faults.
-    pub(super) fn checked(wrong: WrongTexts) -> Self {
+    pub(in crate::graph) fn checked(wrong: WrongTexts) -> Self {
         Self::with(&NoSyntax, KnownNames::default(), wrong)
     }
 
@@ -59,7 +59,7 @@ impl<'a> Snippets<'a> {
     }
 
     /// Adds snippets that have these additional names in scope.
-    pub(super) fn over<R>(&mut self, names: &[&str], take_in: impl FnOnce(&mut Self) -> R) -> R {
+    pub(in crate::graph) fn over<R>(&mut self, names: &[&str], take_in: impl FnOnce(&mut Self) -> R) -> R {
         self.here = names.iter().map(|name| (*name).to_owned()).collect();
         let taken = take_in(self);
         self.here.clear();
@@ -67,7 +67,7 @@ impl<'a> Snippets<'a> {
     }
 
     /// Returns the faults of the snippets of a table that was created with [`Self::unchecked`].
-    pub(super) fn check(&self, syntax: &dyn Syntax, names: &KnownNames<'_>) -> WrongTexts {
+    pub(in crate::graph) fn check(&self, syntax: &dyn Syntax, names: &KnownNames<'_>) -> WrongTexts {
         let mut wrong: WrongTexts = syntax
             .wrong_of(&self.all)
             .into_iter()
@@ -84,11 +84,11 @@ impl<'a> Snippets<'a> {
         wrong
     }
 
-    pub(super) fn into_table(self) -> Vec<Snippet> {
+    pub(in crate::graph) fn into_table(self) -> Vec<Snippet> {
         self.all
     }
 
-    pub(super) fn expression(
+    pub(in crate::graph) fn expression(
         &mut self,
         text: &str,
         pointer: impl Fn() -> Vec<Step>,
@@ -114,7 +114,7 @@ impl<'a> Snippets<'a> {
         self.text(SnippetKind::Expression, text, pointer, report)
     }
 
-    pub(super) fn template(
+    pub(in crate::graph) fn template(
         &mut self,
         text: &str,
         pointer: impl Fn() -> Vec<Step>,
@@ -123,7 +123,7 @@ impl<'a> Snippets<'a> {
         self.text(SnippetKind::Template, text, pointer, report)
     }
 
-    pub(super) fn script(
+    pub(in crate::graph) fn script(
         &mut self,
         text: &str,
         pointer: impl Fn() -> Vec<Step>,
@@ -132,7 +132,7 @@ impl<'a> Snippets<'a> {
         self.text(SnippetKind::Code, text, pointer, report)
     }
 
-    pub(super) fn workflow(
+    pub(in crate::graph) fn workflow(
         &mut self,
         text: &str,
         pointer: impl Fn() -> Vec<Step>,
@@ -142,7 +142,12 @@ impl<'a> Snippets<'a> {
     }
 
     /// Adds an input: text is an expression, anything else is used literally, with templates in its strings.
-    pub(super) fn input(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
+    pub(in crate::graph) fn input(
+        &mut self,
+        value: &Value,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) -> ValueSpec {
         match value {
             Value::String(text) => ValueSpec::Expression(self.expression(text, || pointer.to_vec(), report)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
@@ -152,7 +157,12 @@ impl<'a> Snippets<'a> {
     }
 
     /// Adds a value with templates in its strings.
-    pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
+    pub(in crate::graph) fn value(
+        &mut self,
+        value: &Value,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) -> ValueSpec {
         // The loader has checked files, but not the definitions that Rust code builds.
         if pointer.len() + levels_up_to(MAX_DEFINITION_DEPTH, value) > MAX_DEFINITION_DEPTH {
             report.fault(FaultCode::LimitExceeded, pointer, too_deep_definition());
