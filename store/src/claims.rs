@@ -1,6 +1,6 @@
 //! Claims: ownership of runs in a store that several processes share.
 
-use crate::pending::Pending;
+use crate::error::Pending;
 
 /// Claims on the runs of a shared store. The process that has claimed a run owns it.
 ///

@@ -2,8 +2,7 @@
 
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
-use crate::record::Record;
-use crate::run::{Base, Run, RunStatus, Snapshot};
+use crate::run::{Base, Record, Run, RunStatus, Snapshot};
 
 /// Maximum length of the id of a run, a session, an effect or a workflow, in bytes.
 // Ids are keys of several indexes, and every entry repeats them.

@@ -1,10 +1,15 @@
-//! Errors of a store.
+//! Errors of a store, and the answers that may be one.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use crate::content::ContentHash;
 use crate::run::MAX_FORKS;
+
+/// Answer to a command. The command is executed even if the future is dropped.
+pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// Reason why a command failed. [`StoreError::code`] is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]

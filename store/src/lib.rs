@@ -39,20 +39,20 @@
 //!   ↓
 //! claims
 //!   ↓
-//! commit  pending
+//! commit
 //!   ↓
 //! error
 //!   ↓
 //! keys  run
 //!   ↓
-//! command_order  content  figures  record  strict
+//! command_order  content  figures
 //! ```
 //!
 //! Reading order:
-//! 1. `store`: the trait [`Store`], with `commit`, `record`, `run` and `content` as its data.
+//! 1. `store`: the trait [`Store`], with `commit`, `run` and `content` as its data.
 //! 2. `memory`: the smallest implementation.
 //! 3. `conformance`: the rules of a store as tests.
-//! 4. `sqlite`: start with `open`, then `writer`.
+//! 4. `sqlite`: start with `file::open`, then `writer`.
 
 mod claims;
 pub mod command_order;
@@ -67,26 +67,21 @@ mod forward;
 #[cfg(feature = "sqlite")]
 mod keys;
 mod memory;
-mod pending;
-mod record;
 mod run;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod starter;
 mod store;
-mod strict;
 
 pub use claims::{Assignment, Claims};
 pub use commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
-pub use error::StoreError;
+pub use error::{Pending, StoreError};
 pub use figures::{BATCH_BOUNDS, StoreFigures, StoreMeter};
 #[cfg(feature = "sqlite")]
 pub use keys::{InvalidKeys, KeyId, StoreKeys};
 pub use memory::MemoryStore;
-pub use pending::Pending;
-pub use record::Record;
-pub use run::{Base, MAX_FORKS, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
+pub use run::{Base, MAX_FORKS, Record, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use starter::{has_live_starter, is_started, removable, starter_of};

@@ -9,10 +9,8 @@ use futures::future;
 
 use crate::commit::{Commit, NewRun, Precondition, TimerChange};
 use crate::content::{Content, ContentHash};
-use crate::error::StoreError;
-use crate::pending::Pending;
-use crate::record::Record;
-use crate::run::MAX_FORKS;
+use crate::error::{Pending, StoreError};
+use crate::run::{MAX_FORKS, Record};
 use crate::run::{Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer};
 use crate::store::{Removed, Store};
 

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use crate::claims::Claims;
 use crate::commit::Commit;
 use crate::content::ContentHash;
-use crate::error::StoreError;
+use crate::error::{Pending, StoreError};
 use crate::figures::StoreFigures;
-use crate::pending::Pending;
-use crate::record::Record;
-use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
+use crate::run::{Record, Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 
 /// Storage of runs. Commands are given by the method call, in the order of the calls: the future only waits for
 /// the answer. An answered command is durable.

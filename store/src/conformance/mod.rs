@@ -22,9 +22,8 @@ pub use random::{Step, contents_of, steps};
 
 use crate::commit::{Commit, NewRun};
 use crate::content::Content;
-use crate::error::StoreError;
-use crate::pending::Pending;
-use crate::record::Record;
+use crate::error::{Pending, StoreError};
+use crate::run::Record;
 use crate::store::Store;
 
 /// Opens one store repeatedly. A reopened store must contain what the dropped one had acknowledged.

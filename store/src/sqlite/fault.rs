@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
+use super::format::codec::Malformed;
 use crate::error::StoreError;
-use crate::sqlite::codec::Malformed;
 
 #[derive(Debug)]
 pub(super) enum Fault {

@@ -5,39 +5,24 @@
 //!
 //! Not here: rules that every store must obey (`conformance`) and types of other stores.
 
-mod backup;
-mod cipher;
-mod codec;
+mod commands;
 mod fault;
-mod file_checksum;
-mod lock;
-mod open;
-mod path;
-mod read;
+mod file;
+mod format;
 mod recent;
-mod records;
-mod rekey;
-mod remove;
-mod rows;
-mod run_index;
-mod shrink;
 mod tables;
-mod values;
-mod wal;
 mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use self::commands::rekey::Rekeying;
 use crate::commit::Commit;
 use crate::content::ContentHash;
-use crate::error::StoreError;
+use crate::error::{Pending, StoreError};
 use crate::figures::StoreFigures;
 use crate::keys::StoreKeys;
-use crate::pending::Pending;
-use crate::record::Record;
-use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
-use crate::sqlite::rekey::Rekeying;
+use crate::run::{Record, Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 use crate::sqlite::tables::Tables;
 use crate::sqlite::writer::Writer;
 use crate::store::{Removed, Store};

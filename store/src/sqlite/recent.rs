@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sqlite::rows::RunRow;
+use super::format::rows::RunRow;
 
 /// Run with records in `recent`.
 #[derive(Debug)]

@@ -6,19 +6,18 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
+use super::format::cipher::{Cipher, Of};
+use super::format::codec::Malformed;
+use super::format::records::{self, Place};
+use super::format::rows::{self, RunRow};
 use crate::commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::memory::{moved, no_run};
-use crate::record::Record;
-use crate::run::MAX_FORKS;
+use crate::run::{MAX_FORKS, Record};
 use crate::run::{Session, Timer};
-use crate::sqlite::cipher::{Cipher, Of};
-use crate::sqlite::codec::Malformed;
 use crate::sqlite::fault::{Fault, damaged};
 use crate::sqlite::recent::{Latest, Mark, Recent};
-use crate::sqlite::records::{self, Place};
-use crate::sqlite::rows::{self, RunRow};
 
 /// A journal row's id combines the run's key and the step, so that the records of a run are neighbours. A table
 /// without row ids would store long records on separate overflow pages; this one can fill a page with a record.

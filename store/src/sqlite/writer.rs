@@ -8,16 +8,15 @@ use std::thread::{Builder, JoinHandle};
 
 use futures::channel::oneshot;
 
-use crate::error::StoreError;
+use super::file::backup::{Meanwhile, back_up};
+use super::file::file_checksum::FileChecksum;
+use super::file::lock::FileLock;
+use super::file::open::{OpenStore, open};
+use super::file::path::Files;
+use crate::error::{Pending, StoreError};
 use crate::figures::{StoreFigures, StoreMeter};
 use crate::keys::StoreKeys;
-use crate::pending::Pending;
-use crate::sqlite::backup::{Meanwhile, back_up};
 use crate::sqlite::fault::Fault;
-use crate::sqlite::file_checksum::FileChecksum;
-use crate::sqlite::lock::FileLock;
-use crate::sqlite::open::{OpenStore, open};
-use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
 /// Maximum number of writes in one transaction.

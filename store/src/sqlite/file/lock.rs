@@ -6,24 +6,24 @@ use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::file_checksum::{self, FileChecksum};
+use super::path::{beside, plain_length, read_short};
 use crate::error::StoreError;
-use crate::sqlite::file_checksum::{self, FileChecksum};
-use crate::sqlite::path::{beside, plain_length, read_short};
 
 /// Maximum length of a lock file in bytes.
 const LONGEST: u64 = 256;
 
 /// Lock that is released on drop.
 #[derive(Debug)]
-pub(super) struct FileLock {
+pub(in crate::sqlite) struct FileLock {
     file: File,
     /// Checksum from the lock file, if the store was closed.
-    pub(super) closed: Option<FileChecksum>,
+    pub(in crate::sqlite) closed: Option<FileChecksum>,
 }
 
 impl FileLock {
     /// Locks the store at `store`, which errors name as `file`.
-    pub(super) fn take(store: &Path, file: &Arc<str>) -> Result<Self, StoreError> {
+    pub(in crate::sqlite) fn take(store: &Path, file: &Arc<str>) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| StoreError::Failed {
             file: file.clone(),
             run: None,
@@ -71,7 +71,7 @@ impl FileLock {
     }
 
     /// Writes the checksum of the closed store.
-    pub(super) fn was_closed(&mut self, closed: &FileChecksum) -> io::Result<()> {
+    pub(in crate::sqlite) fn was_closed(&mut self, closed: &FileChecksum) -> io::Result<()> {
         self.write(&closed.written())
     }
 

@@ -15,8 +15,8 @@ use rusqlite::Connection;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::codec::Malformed;
 use crate::keys::{KeyId, StoreKeys};
-use crate::sqlite::codec::Malformed;
 
 /// First byte of an encrypted value. The encodings of plain ones start with their version.
 const SEALED: u8 = 0xec;
@@ -28,18 +28,19 @@ const HEAD: usize = 1 + 4 + NONCE;
 const TAG: usize = 16;
 
 /// Length of a keyed hash, and of its secret.
-pub(super) const NAME: usize = 32;
+pub(in crate::sqlite) const NAME: usize = 32;
 const SECRET: usize = 64;
 
 /// Keys of the values, and rows without a value.
-pub(super) const ENCRYPTION: &str = "CREATE TABLE encryption(key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;";
+pub(in crate::sqlite) const ENCRYPTION: &str =
+    "CREATE TABLE encryption(key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;";
 
 /// Associated data of the secret, which is independent of the store.
 const OF_SECRET: &[u8] = b"pirn store secret";
 
 /// Table of a value. The rows of `recent` belong to `journal`, to which they are moved unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(in crate::sqlite) enum Of {
     Runs,
     Journal,
     Contents,
@@ -49,7 +50,7 @@ pub(super) enum Of {
 }
 
 impl Of {
-    pub(super) const ALL: [Self; 6] = [
+    pub(in crate::sqlite) const ALL: [Self; 6] = [
         Self::Runs,
         Self::Journal,
         Self::Contents,
@@ -58,7 +59,7 @@ impl Of {
         Self::Meta,
     ];
 
-    pub(super) fn table(self) -> &'static str {
+    pub(in crate::sqlite) fn table(self) -> &'static str {
         match self {
             Self::Runs => "runs",
             Self::Journal => "journal",
@@ -70,7 +71,7 @@ impl Of {
     }
 
     /// Returns the column with the row's key.
-    pub(super) fn key(self) -> &'static str {
+    pub(in crate::sqlite) fn key(self) -> &'static str {
         match self {
             Self::Runs | Self::Journal | Self::Sessions => "id",
             Self::Contents => "hash",
@@ -81,19 +82,19 @@ impl Of {
 }
 
 /// Keys of an open store.
-pub(super) struct Cipher {
+pub(in crate::sqlite) struct Cipher {
     /// The first one encrypts.
     keys: Vec<(KeyId, XChaCha20Poly1305)>,
     secret: Zeroizing<[u8; SECRET]>,
     /// Identity of the store in associated data.
     store: [u8; NAME],
     /// The store has values that are not encrypted.
-    pub(super) is_mixed: bool,
+    pub(in crate::sqlite) is_mixed: bool,
 }
 
 /// Reason why a store cannot be opened with some keys.
 #[derive(Debug)]
-pub(super) enum NoCipher {
+pub(in crate::sqlite) enum NoCipher {
     Key(String),
     Damaged(String),
     System(String),
@@ -108,14 +109,14 @@ impl From<rusqlite::Error> for NoCipher {
 
 impl Cipher {
     /// Creates the keys of a store that has no encrypted value yet.
-    pub(super) fn new(keys: &StoreKeys, is_mixed: bool) -> Result<Self, NoCipher> {
+    pub(in crate::sqlite) fn new(keys: &StoreKeys, is_mixed: bool) -> Result<Self, NoCipher> {
         let mut secret = Zeroizing::new([0; SECRET]);
         random(&mut secret[..]).map_err(NoCipher::System)?;
         Ok(Self::of(keys, secret, is_mixed))
     }
 
     /// Reads the keys of an encrypted store.
-    pub(super) fn read(sql: &Connection, keys: &StoreKeys) -> Result<Self, NoCipher> {
+    pub(in crate::sqlite) fn read(sql: &Connection, keys: &StoreKeys) -> Result<Self, NoCipher> {
         let mut secret: Option<Zeroizing<[u8; SECRET]>> = None;
         let mut is_mixed = false;
         let mut select = sql.prepare("SELECT key, body FROM encryption")?;
@@ -166,7 +167,7 @@ impl Cipher {
     }
 
     /// Adds the first key to the table of keys, and a row for values that are not encrypted. Existing rows stay.
-    pub(super) fn write(&self, sql: &Connection) -> Result<(), NoCipher> {
+    pub(in crate::sqlite) fn write(&self, sql: &Connection) -> Result<(), NoCipher> {
         let mut insert = sql.prepare("INSERT OR IGNORE INTO encryption(key, body) VALUES(?1, ?2)")?;
         if let Some((id, key)) = self.keys.first() {
             let body = seal(*id, key, OF_SECRET, &self.secret[..]).map_err(NoCipher::System)?;
@@ -179,7 +180,7 @@ impl Cipher {
     }
 
     /// Returns true if the table of keys has no row of the first key.
-    pub(super) fn is_new_key(&self, sql: &Connection) -> rusqlite::Result<bool> {
+    pub(in crate::sqlite) fn is_new_key(&self, sql: &Connection) -> rusqlite::Result<bool> {
         let id = self.first();
         let exists = sql
             .prepare("SELECT 1 FROM encryption WHERE key = ?1")?
@@ -188,17 +189,17 @@ impl Cipher {
     }
 
     /// Returns the id of the key that encrypts.
-    pub(super) fn first(&self) -> [u8; 4] {
+    pub(in crate::sqlite) fn first(&self) -> [u8; 4] {
         self.keys.first().map_or([0; 4], |(id, _)| id.0)
     }
 
     /// Returns true if a value is encrypted with the first key.
-    pub(super) fn is_current(&self, value: &[u8]) -> bool {
+    pub(in crate::sqlite) fn is_current(&self, value: &[u8]) -> bool {
         value.first() == Some(&SEALED) && value.get(1..5) == Some(&self.first()[..])
     }
 
     /// Encrypts a value of the row with this key. The error is that of the system's random numbers.
-    pub(super) fn seal(&self, of: Of, row: &[u8], value: &[u8]) -> Result<Vec<u8>, String> {
+    pub(in crate::sqlite) fn seal(&self, of: Of, row: &[u8], value: &[u8]) -> Result<Vec<u8>, String> {
         match self.keys.first() {
             Some((id, key)) => seal(*id, key, &self.place(of, row), value),
             None => Err("no key".to_owned()),
@@ -206,7 +207,7 @@ impl Cipher {
     }
 
     /// Decrypts a value of the row with this key. Returns none for a value that is not encrypted and need not be.
-    pub(super) fn open(&self, of: Of, row: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
+    pub(in crate::sqlite) fn open(&self, of: Of, row: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         if value.first() != Some(&SEALED) {
             return if self.is_mixed { Ok(None) } else { Err(Malformed::Plain) };
         }
@@ -217,7 +218,7 @@ impl Cipher {
     }
 
     /// Returns the name under which a row is stored.
-    pub(super) fn hash(&self, table: &[u8], name: &[u8]) -> [u8; NAME] {
+    pub(in crate::sqlite) fn hash(&self, table: &[u8], name: &[u8]) -> [u8; NAME] {
         let mut mac = Hmac::<Sha256>::new((&*self.secret).into());
         mac.update(table);
         mac.update(&[0]);

@@ -19,7 +19,7 @@ const MAGIC: u32 = 0x377f_0682;
 
 /// Returns the reason why the log is damaged, if it is. A missing or empty log is valid. Needs memory for one frame only, however
 /// long the log is.
-pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
+pub(in crate::sqlite) fn check(path: &Path) -> io::Result<Option<String>> {
     let mut log = match File::open(path) {
         Ok(log) => log,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

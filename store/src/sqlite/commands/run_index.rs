@@ -5,15 +5,15 @@ use rusqlite::params;
 
 use crate::content::ContentHash;
 use crate::run::{Run, RunFilter, RunPlace, RunStatus};
-use crate::sqlite::cipher::Cipher;
-use crate::sqlite::codec::checksum;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{RunRow, status_code};
+use crate::sqlite::format::cipher::Cipher;
+use crate::sqlite::format::codec::checksum;
+use crate::sqlite::format::rows::{RunRow, status_code};
 use crate::sqlite::tables::Tables;
 
 /// Sum of list entries that does not depend on their order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ListChecksum {
+pub(in crate::sqlite) struct ListChecksum {
     entries: u64,
     sum: u64,
 }
@@ -65,7 +65,7 @@ fn started(at: u64) -> i64 {
 }
 
 impl Tables {
-    pub(super) fn runs(
+    pub(in crate::sqlite) fn runs(
         &self,
         filter: &RunFilter,
         mut after: Option<RunPlace>,
@@ -144,7 +144,7 @@ impl Tables {
     }
 
     /// Adds the entries of a run.
-    pub(super) fn take_lists(&self, row: &RunRow, to: &mut ListChecksum) {
+    pub(in crate::sqlite) fn take_lists(&self, row: &RunRow, to: &mut ListChecksum) {
         if !row.is_hidden {
             let started = started(row.run.started_at);
             lists_of(&row.run, self.cipher.as_ref()).for_each(|list| to.entry(&list, started, &row.run.id));
@@ -152,7 +152,7 @@ impl Tables {
     }
 
     /// Updates the lists for a changed row of a run.
-    pub(super) fn list(&self, before: Option<&RunRow>, row: &RunRow) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn list(&self, before: Option<&RunRow>, row: &RunRow) -> Result<(), Fault> {
         let lists = |row: &RunRow| -> Vec<String> {
             let shown = Some(&row.run).filter(|_| !row.is_hidden);
             shown
@@ -178,7 +178,7 @@ impl Tables {
 
     /// Compares the lists with the entries computed from the runs' rows, and rebuilds them if they differ: the store was written by
     /// a version without lists, or is damaged.
-    pub(super) fn check_lists(&self, called_for: &ListChecksum) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn check_lists(&self, called_for: &ListChecksum) -> Result<(), Fault> {
         let mut kept = ListChecksum::default();
         let mut select = self.sql.prepare("SELECT list, started, run FROM listed")?;
         let mut found = select.query([])?;
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::commit::{Commit, NewRun};
     use crate::content::Content;
-    use crate::sqlite::open::open;
+    use crate::sqlite::file::open::open;
 
     /// Creates a store with `ended` runs that have ended and ten that wait.
     fn tables(ended: u64) -> (tempfile::TempDir, Tables) {

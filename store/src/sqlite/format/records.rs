@@ -2,8 +2,8 @@
 //! the preceding record; the first record follows a checksum of the run's id and definition. So a record in a wrong position is
 //! detected like a changed bit.
 
-use crate::record::Record;
-use crate::sqlite::codec::{Decoder, Encoder, Malformed, checksum};
+use super::codec::{Decoder, Encoder, Malformed, checksum};
+use crate::run::Record;
 
 /// Version of the encoding.
 const VERSION: u8 = 1;

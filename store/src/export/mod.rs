@@ -2,6 +2,10 @@
 //!
 //! The file has one JSON value on each line: the run, the contents it names, its steps, its timers, and last the number of
 //! lines and the SHA-256 of the lines before. Steps shared with a base are included, so an imported run has no base.
+//!
+//! Not here: copies of a whole store, which are in `sqlite::file::backup`.
+
+mod strict;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -11,13 +15,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use self::strict::Refusal;
 use crate::commit::{Commit, NewRun, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
-use crate::record::Record;
-use crate::run::{Run, RunStatus, WaitingFor};
+use crate::run::{Record, Run, RunStatus, WaitingFor};
 use crate::store::Store;
-use crate::strict::{self, Refusal};
 
 const VERSION: u32 = 1;
 

@@ -1,35 +1,35 @@
 //! Encoding of rows. The checksum of a row also covers its key, so that a row under a wrong key is
 //! detected.
 
+use super::codec::{Decoder, Encoder, Malformed, checksum};
 use crate::content::ContentHash;
 use crate::run::{Base, Run, RunStatus, Session, Snapshot, Timer};
-use crate::sqlite::codec::{Decoder, Encoder, Malformed, checksum};
 
 const VERSION: u8 = 1;
 
 /// Run with the store's internal data.
 #[derive(Clone, Debug)]
-pub(super) struct RunRow {
-    pub(super) run: Run,
+pub(in crate::sqlite) struct RunRow {
+    pub(in crate::sqlite) run: Run,
     /// Key of the run's records.
-    pub(super) key: u64,
+    pub(in crate::sqlite) key: u64,
     /// Checksum of the last record, which the next one includes.
-    pub(super) head: u32,
+    pub(in crate::sqlite) head: u32,
     /// Removed, but still the base of other runs.
-    pub(super) is_hidden: bool,
+    pub(in crate::sqlite) is_hidden: bool,
 }
 
 impl RunRow {
     /// Returns the number of the step before the first record that is stored with this run.
-    pub(super) fn base_step(&self) -> u64 {
+    pub(in crate::sqlite) fn base_step(&self) -> u64 {
         self.run.base.as_ref().map_or(0, |base| base.step)
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &ContentHash> {
+    pub(in crate::sqlite) fn names(&self) -> impl Iterator<Item = &ContentHash> {
         std::iter::once(&self.run.definition).chain(&self.run.contents)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::sqlite) fn encode(&self) -> Vec<u8> {
         let run = &self.run;
         let mut to = Encoder::with_capacity(128);
         to.byte(VERSION);
@@ -50,7 +50,7 @@ impl RunRow {
         to.seal(&name(b"run", &run.id)).0
     }
 
-    pub(super) fn decode(id: &str, bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(in crate::sqlite) fn decode(id: &str, bytes: &[u8]) -> Result<Self, Malformed> {
         let (mut from, _) = Decoder::open(bytes, &name(b"run", id))?;
         from.version(VERSION)?;
         let flags = from.byte()?;
@@ -89,7 +89,7 @@ impl RunRow {
     }
 }
 
-pub(super) fn encode_session(session: &Session) -> Vec<u8> {
+pub(in crate::sqlite) fn encode_session(session: &Session) -> Vec<u8> {
     let mut to = Encoder::with_capacity(session.body.len() + 64);
     to.byte(VERSION);
     to.number(session.version);
@@ -100,7 +100,7 @@ pub(super) fn encode_session(session: &Session) -> Vec<u8> {
     to.seal(&name(b"session", &session.id)).0
 }
 
-pub(super) fn decode_session(id: &str, bytes: &[u8]) -> Result<Session, Malformed> {
+pub(in crate::sqlite) fn decode_session(id: &str, bytes: &[u8]) -> Result<Session, Malformed> {
     let (mut from, _) = Decoder::open(bytes, &name(b"session", id))?;
     from.version(VERSION)?;
     let session = Session {
@@ -116,7 +116,7 @@ pub(super) fn decode_session(id: &str, bytes: &[u8]) -> Result<Session, Malforme
 }
 
 /// Encodes a snapshot. `follows` is the checksum of the step's record: a snapshot of another journal is detected.
-pub(super) fn encode_snapshot(key: u64, follows: u32, snapshot: &Snapshot) -> Vec<u8> {
+pub(in crate::sqlite) fn encode_snapshot(key: u64, follows: u32, snapshot: &Snapshot) -> Vec<u8> {
     let mut to = Encoder::with_capacity(snapshot.body.len() + 32);
     to.byte(VERSION);
     to.number(snapshot.step);
@@ -126,7 +126,7 @@ pub(super) fn encode_snapshot(key: u64, follows: u32, snapshot: &Snapshot) -> Ve
 }
 
 /// Decodes a snapshot. Returns it with the checksum of its step's record.
-pub(super) fn decode_snapshot(key: u64, bytes: &[u8]) -> Result<(Snapshot, u32), Malformed> {
+pub(in crate::sqlite) fn decode_snapshot(key: u64, bytes: &[u8]) -> Result<(Snapshot, u32), Malformed> {
     let (mut from, _) = Decoder::open(bytes, &name(b"snapshot", &key.to_string()))?;
     from.version(VERSION)?;
     let step = from.number()?;
@@ -140,14 +140,14 @@ pub(super) fn decode_snapshot(key: u64, bytes: &[u8]) -> Result<(Snapshot, u32),
     Ok((Snapshot { step, body }, follows))
 }
 
-pub(super) fn encode_meta(key: &str, value: &str) -> Vec<u8> {
+pub(in crate::sqlite) fn encode_meta(key: &str, value: &str) -> Vec<u8> {
     let mut to = Encoder::with_capacity(value.len() + 16);
     to.byte(VERSION);
     to.text(value);
     to.seal(&name(b"meta", key)).0
 }
 
-pub(super) fn decode_meta(key: &str, bytes: &[u8]) -> Result<String, Malformed> {
+pub(in crate::sqlite) fn decode_meta(key: &str, bytes: &[u8]) -> Result<String, Malformed> {
     let (mut from, _) = Decoder::open(bytes, &name(b"meta", key))?;
     from.version(VERSION)?;
     let value = from.text()?;
@@ -155,7 +155,7 @@ pub(super) fn decode_meta(key: &str, bytes: &[u8]) -> Result<String, Malformed> 
     Ok(value)
 }
 
-pub(super) fn timer_sum(timer: &Timer) -> u32 {
+pub(in crate::sqlite) fn timer_sum(timer: &Timer) -> u32 {
     checksum(&[
         b"timer",
         &timer.due.to_le_bytes(),
@@ -171,7 +171,7 @@ fn name(kind: &[u8], name: &str) -> Vec<u8> {
     [kind, &[0], name.as_bytes(), &[0]].concat()
 }
 
-pub(super) fn status_code(status: RunStatus) -> u8 {
+pub(in crate::sqlite) fn status_code(status: RunStatus) -> u8 {
     RunStatus::ALL
         .iter()
         .position(|known| *known == status)

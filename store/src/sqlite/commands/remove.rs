@@ -6,14 +6,14 @@ use rusqlite::params;
 
 use crate::commit::Commit;
 use crate::content::ContentHash;
-use crate::sqlite::cipher::Of;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::RunRow;
+use crate::sqlite::format::cipher::Of;
+use crate::sqlite::format::rows::RunRow;
 use crate::sqlite::tables::{Tables, row_of};
 use crate::store::Removed;
 
 impl Tables {
-    pub(super) fn remove(&mut self, ids: &[String]) -> Result<Removed, Fault> {
+    pub(in crate::sqlite) fn remove(&mut self, ids: &[String]) -> Result<Removed, Fault> {
         // First, because a journal is deleted by the range of its keys, which the recent records are not part of.
         self.move_recent()?;
         let mut removed = Removed::default();
@@ -68,14 +68,14 @@ impl Tables {
         Ok(removed)
     }
 
-    pub(super) fn replace(&mut self, commit: &Commit) -> Result<u64, Fault> {
+    pub(in crate::sqlite) fn replace(&mut self, commit: &Commit) -> Result<u64, Fault> {
         self.visible(&commit.run)?;
         self.remove(std::slice::from_ref(&commit.run))?;
         // Refused if the run is the base of a fork: it is hidden then, and still has its id. The transaction undoes its removal.
         self.commit(commit)
     }
 
-    pub(super) fn remove_session(&mut self, id: &str) -> Result<bool, Fault> {
+    pub(in crate::sqlite) fn remove_session(&mut self, id: &str) -> Result<bool, Fault> {
         let Some(session) = self.session(id)? else {
             return Ok(false);
         };
@@ -182,7 +182,7 @@ impl Tables {
         Ok(bytes)
     }
 
-    pub(super) fn each_run(&self, mut tell: impl FnMut(RunRow) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn each_run(&self, mut tell: impl FnMut(RunRow) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut select = self.sql.prepare_cached("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;
         while let Some(found) = found.next()? {

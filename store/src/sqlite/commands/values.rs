@@ -9,9 +9,9 @@ use rusqlite::{OptionalExtension, ToSql, params};
 
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
-use crate::sqlite::cipher::{Cipher, NAME, Of};
-use crate::sqlite::codec::Malformed;
 use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::format::cipher::{Cipher, NAME, Of};
+use crate::sqlite::format::codec::Malformed;
 use crate::sqlite::tables::Tables;
 
 /// Text of a content, and its predecessor.
@@ -19,7 +19,7 @@ type Found = (Arc<str>, Option<ContentHash>);
 
 impl Tables {
     /// Encodes the value of a row for storage.
-    pub(super) fn sealed(&self, of: Of, row: &[u8], value: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    pub(in crate::sqlite) fn sealed(&self, of: Of, row: &[u8], value: Vec<u8>) -> Result<Vec<u8>, Fault> {
         match &self.cipher {
             None => Ok(value),
             Some(cipher) => cipher.seal(of, row, &value).map_err(|why| self.system(why)),
@@ -27,7 +27,12 @@ impl Tables {
     }
 
     /// Decodes the stored value of a row.
-    pub(super) fn opened<'a>(&self, of: Of, row: &[u8], value: &'a [u8]) -> Result<Cow<'a, [u8]>, Malformed> {
+    pub(in crate::sqlite) fn opened<'a>(
+        &self,
+        of: Of,
+        row: &[u8],
+        value: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, Malformed> {
         match &self.cipher {
             None => Ok(Cow::Borrowed(value)),
             Some(cipher) => Ok(cipher.open(of, row, value)?.map_or(Cow::Borrowed(value), Cow::Owned)),
@@ -44,7 +49,7 @@ impl Tables {
 /// hash (a blob), and the name is in the value.
 impl Tables {
     /// Returns the value of the row with this name.
-    pub(super) fn named(&self, of: Of, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+    pub(in crate::sqlite) fn named(&self, of: Of, name: &str) -> Result<Option<Vec<u8>>, Fault> {
         let sql = match of {
             Of::Meta => "SELECT body FROM meta WHERE name = ?1",
             _ => "SELECT body FROM sessions WHERE id = ?1",
@@ -69,7 +74,7 @@ impl Tables {
     }
 
     /// Writes or replaces the row with this name.
-    pub(super) fn write_named(&self, of: Of, name: &str, value: &[u8]) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn write_named(&self, of: Of, name: &str, value: &[u8]) -> Result<(), Fault> {
         let sql = match of {
             Of::Meta => "REPLACE INTO meta(name, body) VALUES(?1, ?2)",
             _ => "REPLACE INTO sessions(id, body) VALUES(?1, ?2)",
@@ -90,7 +95,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn delete_named(&self, of: Of, name: &str) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn delete_named(&self, of: Of, name: &str) -> Result<(), Fault> {
         let Some(cipher) = &self.cipher else {
             return self.delete_row(of, &name);
         };
@@ -111,7 +116,7 @@ impl Tables {
     }
 
     /// Reads every row, with its name.
-    pub(super) fn each_named(
+    pub(in crate::sqlite) fn each_named(
         &self,
         of: Of,
         mut tell: impl FnMut(String, Vec<u8>) -> Result<(), Fault>,
@@ -146,7 +151,7 @@ impl Tables {
 /// Contents. Their key is the hash in a plain store, and a keyed hash of it in an encrypted one.
 impl Tables {
     /// Stores a content, unless the store has it.
-    pub(super) fn keep(&self, content: &Content) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn keep(&self, content: &Content) -> Result<(), Fault> {
         let mut insert = self
             .sql
             // Contents are immutable, so an existing one is equal and is not written again.
@@ -169,7 +174,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn has_content(&self, hash: &ContentHash) -> Result<bool, Fault> {
+    pub(in crate::sqlite) fn has_content(&self, hash: &ContentHash) -> Result<bool, Fault> {
         let mut select = self.sql.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?;
         if let Some(cipher) = &self.cipher {
             if select.exists([content_row(cipher, hash)])? {
@@ -183,7 +188,7 @@ impl Tables {
     }
 
     /// Returns the text of a content. Verifies the hash.
-    pub(super) fn content(&self, hash: &ContentHash) -> Result<Option<Arc<str>>, Fault> {
+    pub(in crate::sqlite) fn content(&self, hash: &ContentHash) -> Result<Option<Arc<str>>, Fault> {
         if let Some(cipher) = &self.cipher {
             if let Some((text, _)) = self.sealed_content(cipher, hash)? {
                 return Ok(Some(text));
@@ -202,7 +207,7 @@ impl Tables {
     }
 
     /// Returns the predecessor of a content; none also if the content is missing.
-    pub(super) fn followed(&self, hash: &ContentHash) -> Result<Option<ContentHash>, Fault> {
+    pub(in crate::sqlite) fn followed(&self, hash: &ContentHash) -> Result<Option<ContentHash>, Fault> {
         if let Some(cipher) = &self.cipher
             // The column has a keyed hash; the hash is in the value.
             && let Some((_, follows)) = self.sealed_content(cipher, hash)?
@@ -240,7 +245,7 @@ impl Tables {
     }
 
     /// Returns the keys under which the row of a content, or its followers, may be stored.
-    pub(super) fn content_rows(&self, hash: &ContentHash) -> impl Iterator<Item = [u8; NAME]> {
+    pub(in crate::sqlite) fn content_rows(&self, hash: &ContentHash) -> impl Iterator<Item = [u8; NAME]> {
         let sealed = self.cipher.as_ref().map(|cipher| content_row(cipher, hash));
         let plain = self.cipher.as_ref().is_none_or(|cipher| cipher.is_mixed);
         sealed.into_iter().chain(plain.then_some(*hash.as_bytes()))

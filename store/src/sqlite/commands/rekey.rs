@@ -5,9 +5,9 @@ use rusqlite::types::{Value, ValueRef};
 
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
-use crate::sqlite::cipher::Of;
-use crate::sqlite::codec::Malformed;
 use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::format::cipher::Of;
+use crate::sqlite::format::codec::Malformed;
 use crate::sqlite::tables::Tables;
 
 /// Maximum number of rows that one batch reads, and of those that it encrypts.
@@ -18,17 +18,17 @@ const BYTES: usize = 4 << 20;
 
 /// Position of the next batch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rekeying {
+pub(in crate::sqlite) struct Rekeying {
     /// Index in [`Of::ALL`].
     table: usize,
     /// Key of the last row; none before the first one of the table.
     after: Option<Value>,
     /// Number of rows encrypted so far.
-    pub(super) rows: u64,
+    pub(in crate::sqlite) rows: u64,
 }
 
 impl Rekeying {
-    pub(super) fn is_complete(&self) -> bool {
+    pub(in crate::sqlite) fn is_complete(&self) -> bool {
         self.table == Of::ALL.len()
     }
 }
@@ -44,7 +44,7 @@ struct Found {
 
 impl Tables {
     /// Encrypts the next batch, and returns the position after it.
-    pub(super) fn rekey(&mut self, mut at: Rekeying) -> Result<Rekeying, Fault> {
+    pub(in crate::sqlite) fn rekey(&mut self, mut at: Rekeying) -> Result<Rekeying, Fault> {
         if self.cipher.is_none() {
             let why = "its values cannot be encrypted without a key".to_owned();
             return Err(StoreError::KeyRefused {
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// Removes the table's rows of other keys, which no value uses any longer.
-    pub(super) fn end_rekey(&mut self) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn end_rekey(&mut self) -> Result<(), Fault> {
         if let Some(cipher) = &mut self.cipher {
             let first = cipher.first();
             self.sql

@@ -20,7 +20,7 @@ const HEADER: usize = 100;
 const APPLICATION_AT: usize = 68;
 
 /// Returns the path of a file that belongs to the store, such as its lock.
-pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
+pub(in crate::sqlite) fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(store);
     // Appended and not set as the extension: `a.db` and `a.sql` must have different locks.
     name.push(suffix);
@@ -28,7 +28,7 @@ pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Resolves and checks the path of a store. Creates no files.
-pub(super) fn checked(path: &Path) -> Result<PathBuf, StoreError> {
+pub(in crate::sqlite) fn checked(path: &Path) -> Result<PathBuf, StoreError> {
     let refused = |path: &Path, why: String| StoreError::Unreadable {
         file: path.to_string_lossy().into(),
         why,
@@ -102,7 +102,7 @@ fn check_header(file: File, length: u64) -> Result<(), String> {
 }
 
 /// Returns the length of the file at a path; none if there is no file. Refuses anything but a regular file with one name.
-pub(super) fn plain_length(path: &Path) -> Result<Option<u64>, String> {
+pub(in crate::sqlite) fn plain_length(path: &Path) -> Result<Option<u64>, String> {
     // The link itself and not its target: a link is refused.
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -131,14 +131,14 @@ fn kind(found: &Metadata) -> &'static str {
 }
 
 /// Store and log as they were opened.
-pub(super) struct Files(Vec<(PathBuf, Identity)>);
+pub(in crate::sqlite) struct Files(Vec<(PathBuf, Identity)>);
 
 /// Identity of a file: device and inode.
 type Identity = (u64, u64);
 
 impl Files {
     /// Records the current files. Must be called after SQLite has opened them.
-    pub(super) fn of(store: &Path) -> Self {
+    pub(in crate::sqlite) fn of(store: &Path) -> Self {
         let paths = [store.to_owned(), beside(store, "-wal")];
         let there = paths.into_iter().filter_map(|path| {
             // A missing file is left out: it cannot be removed or replaced.
@@ -149,7 +149,7 @@ impl Files {
     }
 
     /// Returns the reason why writes would be lost: a file was removed or replaced. Costs one system call for each file.
-    pub(super) fn is_gone(&self) -> Option<String> {
+    pub(in crate::sqlite) fn is_gone(&self) -> Option<String> {
         let gone = self.0.iter().find(|(path, opened)| identity(path) != Some(*opened));
         gone.map(|(path, _)| format!("{} was removed or replaced while it was open", path.display()))
     }
@@ -179,7 +179,7 @@ fn names(_: &Metadata) -> u64 {
 }
 
 /// Reads a text of at most `most` bytes. A longer file is an error.
-pub(super) fn read_short(file: &mut File, most: u64) -> io::Result<String> {
+pub(in crate::sqlite) fn read_short(file: &mut File, most: u64) -> io::Result<String> {
     let mut text = String::new();
     // Reading one byte more than allowed detects a file that is too long.
     file.take(most + 1).read_to_string(&mut text)?;

@@ -19,14 +19,14 @@ use crate::sqlite::tables::Tables;
 const STEP: std::ffi::c_int = 64;
 
 /// Outcome of the commands that were executed between two steps.
-pub(super) enum Meanwhile {
+pub(in crate::sqlite) enum Meanwhile {
     Continue,
     /// The store is closing.
     Stop,
 }
 
 /// Writes a copy of a store. `meanwhile` is called between the steps and executes the commands that wait.
-pub(super) fn back_up<S>(
+pub(in crate::sqlite) fn back_up<S>(
     state: &mut S,
     tables: impl Fn(&mut S) -> &mut Tables,
     to: &Path,

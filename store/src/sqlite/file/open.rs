@@ -7,16 +7,17 @@ use std::sync::Arc;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
+use super::file_checksum::FileChecksum;
+use super::lock::FileLock;
+use super::path::{Files, beside, checked};
+use super::wal;
 use crate::error::StoreError;
 use crate::keys::StoreKeys;
-use crate::sqlite::cipher::{Cipher, ENCRYPTION, NoCipher};
+use crate::sqlite::PAGE_SIZE;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::file_checksum::FileChecksum;
-use crate::sqlite::lock::FileLock;
-use crate::sqlite::path::{Files, beside, checked};
+use crate::sqlite::format::cipher::{Cipher, ENCRYPTION, NoCipher};
 use crate::sqlite::recent::Recent;
 use crate::sqlite::tables::{APPLICATION, ENCRYPTED_LAYOUT, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
-use crate::sqlite::{PAGE_SIZE, wal};
 
 /// Minimum version of SQLite. In earlier versions a write-ahead log could be reset too early and lose a transaction.
 const LEAST_SQLITE: i32 = 3_051_003;
@@ -25,15 +26,19 @@ const LEAST_SQLITE: i32 = 3_051_003;
 const CACHE_KIB: i32 = 16 * 1024;
 
 /// Open and checked store with its lock.
-pub(super) struct OpenStore {
-    pub(super) tables: Tables,
+pub(in crate::sqlite) struct OpenStore {
+    pub(in crate::sqlite) tables: Tables,
     /// Declared after `tables`, so that the connection is dropped before the lock.
-    pub(super) hold: Option<FileLock>,
+    pub(in crate::sqlite) hold: Option<FileLock>,
     /// Identity of the files; none on a registered VFS.
-    pub(super) files: Option<Files>,
+    pub(in crate::sqlite) files: Option<Files>,
 }
 
-pub(super) fn open(path: &Path, vfs: Option<&str>, keys: Option<&StoreKeys>) -> Result<OpenStore, StoreError> {
+pub(in crate::sqlite) fn open(
+    path: &Path,
+    vfs: Option<&str>,
+    keys: Option<&StoreKeys>,
+) -> Result<OpenStore, StoreError> {
     // A registered VFS has its own names, which need not be files.
     let path = if vfs.is_some() { path.to_owned() } else { checked(path)? };
     let file: Arc<str> = path.to_string_lossy().into();
@@ -261,19 +266,19 @@ impl Tables {
     }
 
     /// Returns the number of pages in the log.
-    pub(super) fn log_pages(&self) -> Result<i64, Fault> {
+    pub(in crate::sqlite) fn log_pages(&self) -> Result<i64, Fault> {
         let mut ask = self.sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
         Ok(ask.query_row([], |row| row.get(1))?)
     }
 
     /// Moves the log into the file and truncates it.
-    pub(super) fn checkpoint(&mut self) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn checkpoint(&mut self) -> Result<(), Fault> {
         self.empty_log("PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
     /// Moves the log into the file without truncating it. Overwriting the log syncs faster than growing
     /// a file.
-    pub(super) fn begin_log_again(&mut self) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn begin_log_again(&mut self) -> Result<(), Fault> {
         self.empty_log("PRAGMA wal_checkpoint(RESTART)")
     }
 

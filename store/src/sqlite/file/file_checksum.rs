@@ -11,30 +11,30 @@ use std::path::Path;
 
 use crc32fast::Hasher;
 
-use crate::sqlite::codec::checksum;
+use crate::sqlite::format::codec::checksum;
 use crate::sqlite::tables::LAYOUT;
 
 /// Maximum size of a file for which the checksum is used, in bytes. A full check takes only a few times as long.
 const MAX_FILE: u64 = 1 << 30;
 
 /// First word of the lock file of a closed store.
-pub(super) const WORD: &str = "closed";
+pub(in crate::sqlite) const WORD: &str = "closed";
 
 /// Number of bytes read at a time.
 const PIECE: usize = 1 << 20;
 
 /// State of a file at the time when the store was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileChecksum {
+pub(in crate::sqlite) struct FileChecksum {
     bytes: u64,
     sum: u32,
     /// Key of the next run.
-    pub(super) next_key: u64,
+    pub(in crate::sqlite) next_key: u64,
 }
 
 impl FileChecksum {
     /// Computes the checksum of a file; none if the file is too large.
-    pub(super) fn of(path: &Path, next_key: u64) -> io::Result<Option<Self>> {
+    pub(in crate::sqlite) fn of(path: &Path, next_key: u64) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         let bytes = file.metadata()?.len();
         if bytes > MAX_FILE {
@@ -56,21 +56,21 @@ impl FileChecksum {
     }
 
     /// Returns true if the file is unchanged and has no log.
-    pub(super) fn is_still(&self, path: &Path, log: &Path) -> bool {
+    pub(in crate::sqlite) fn is_still(&self, path: &Path, log: &Path) -> bool {
         // A log contains changes that the checksum of the file does not cover.
         let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
         !has_log && Self::of(path, self.next_key).is_ok_and(|found| found == Some(*self))
     }
 
     /// Formats the line of the lock file.
-    pub(super) fn written(&self) -> String {
+    pub(in crate::sqlite) fn written(&self) -> String {
         let Self { bytes, sum, next_key } = self;
         let words = format!("{WORD} {LAYOUT} {bytes} {sum} {next_key}");
         format!("{words} {}\n", checksum(&[words.as_bytes()]))
     }
 
     /// Parses the line of the lock file; none if it is malformed or from another version.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(in crate::sqlite) fn read(text: &str) -> Option<Self> {
         let (words, _) = text.trim_end().rsplit_once(' ')?;
         let mut numbers = words.split(' ').skip(2);
         let closed = Self {
@@ -94,7 +94,7 @@ mod tests {
     use crate::commit::{Commit, NewRun};
     use crate::content::Content;
     use crate::error::StoreError;
-    use crate::record::Record;
+    use crate::run::Record;
     use crate::sqlite::SqliteStore;
     use crate::store::Store;
 

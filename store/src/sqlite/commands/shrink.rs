@@ -17,7 +17,7 @@ const REWRITTEN_BYTES: u64 = 256 << 20;
 
 impl Tables {
     /// Cuts up to `pages` free pages off the file. Returns true if there are no more free pages.
-    pub(super) fn shrink_some(&mut self, pages: u32) -> Result<bool, Fault> {
+    pub(in crate::sqlite) fn shrink_some(&mut self, pages: u32) -> Result<bool, Fault> {
         let mut is_last = false;
         if self.free_pages()? == 0 {
             // Moving the recent records frees their pages.
@@ -41,7 +41,7 @@ impl Tables {
 
     /// Returns the space of removed data to the system. Returns the number of bytes by which the file has shrunk. `rewrites`: also
     /// rewrites a large file.
-    pub(super) fn shrink(&mut self, pages: u32, rewrites: bool) -> Result<u64, Fault> {
+    pub(in crate::sqlite) fn shrink(&mut self, pages: u32, rewrites: bool) -> Result<u64, Fault> {
         self.empty_recent()?;
         let before = self.size()?;
         if rewrites || before <= REWRITTEN_BYTES {
@@ -56,13 +56,13 @@ impl Tables {
     }
 
     /// Returns the size of the file in bytes, including changes in the log.
-    pub(super) fn size(&self) -> Result<u64, Fault> {
+    pub(in crate::sqlite) fn size(&self) -> Result<u64, Fault> {
         let pages: i64 = self.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        Ok(pages.cast_unsigned() * u64::from(super::PAGE_SIZE))
+        Ok(pages.cast_unsigned() * u64::from(crate::sqlite::PAGE_SIZE))
     }
 
     /// Returns true if a quarter of the file is free.
-    pub(super) fn has_much_room(&self) -> Result<bool, Fault> {
+    pub(in crate::sqlite) fn has_much_room(&self) -> Result<bool, Fault> {
         let free = self.free_pages()?;
         let pages: i64 = self.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
         // Few free pages are reused by the next commits, so cutting them off would only be undone.

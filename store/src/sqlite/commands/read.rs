@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::run_index::ListChecksum;
 use crate::content::ContentHash;
 use crate::error::StoreError;
-use crate::record::Record;
-use crate::run::{Session, Snapshot, Timer};
-use crate::sqlite::cipher::Of;
+use crate::run::{Record, Session, Snapshot, Timer};
 use crate::sqlite::fault::{Fault, damaged};
-use crate::sqlite::records;
-use crate::sqlite::rows::{self, RunRow};
-use crate::sqlite::run_index::ListChecksum;
+use crate::sqlite::format::cipher::Of;
+use crate::sqlite::format::records;
+use crate::sqlite::format::rows::{self, RunRow};
 use crate::sqlite::tables::{Tables, row_of};
 
 /// Part of a journal that is stored with one run: steps `after + 1` to `last` with key `key`. Steps after `moved` are still in
@@ -36,13 +35,13 @@ impl Part<'_> {
 
 impl Tables {
     /// Decodes a row with the columns `id, body`.
-    pub(super) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
+    pub(in crate::sqlite) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
         let id = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let bytes = found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         self.decode_run(id, bytes)
     }
 
-    pub(super) fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, Fault> {
+    pub(in crate::sqlite) fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, Fault> {
         let row = self.visible(id)?;
         if after >= row.run.steps {
             // A lost update of the run's row would otherwise look like a shorter run.
@@ -150,7 +149,7 @@ impl Tables {
     }
 
     /// Returns the checksum of a step's record, which the next record includes.
-    pub(super) fn checksum_at(&self, row: &RunRow, step: u64) -> Result<u32, Fault> {
+    pub(in crate::sqlite) fn checksum_at(&self, row: &RunRow, step: u64) -> Result<u32, Fault> {
         // The usual case, without a read.
         if step == row.run.steps {
             return Ok(row.head);
@@ -188,7 +187,7 @@ impl Tables {
             .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))
     }
 
-    pub(super) fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, Fault> {
+    pub(in crate::sqlite) fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, Fault> {
         let read = |hash: &ContentHash| -> Result<Arc<str>, Fault> {
             let found = self.content(hash)?;
             Ok(found.ok_or(StoreError::NoSuchContent { hash: *hash })?)
@@ -197,7 +196,7 @@ impl Tables {
     }
 
     /// Returns a content and its predecessors, last one first.
-    pub(super) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
+    pub(in crate::sqlite) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
         // `followed` does not distinguish a missing content from the start of a chain.
         self.know([&last].into_iter())?;
         let (mut chain, mut next) = (Vec::new(), Some(last));
@@ -208,7 +207,7 @@ impl Tables {
         Ok(chain)
     }
 
-    pub(super) fn sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
+    pub(in crate::sqlite) fn sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
         if self.cipher.is_some() {
             return self.hidden_sessions(after, limit);
         }
@@ -239,7 +238,7 @@ impl Tables {
         Ok(sessions)
     }
 
-    pub(super) fn snapshot(&self, id: &str, at_most: u64) -> Result<Option<Snapshot>, Fault> {
+    pub(in crate::sqlite) fn snapshot(&self, id: &str, at_most: u64) -> Result<Option<Snapshot>, Fault> {
         let row = self.visible(id)?;
         let mut select = self.sql.prepare_cached("SELECT body FROM snapshots WHERE run = ?1")?;
         let bytes: Option<Vec<u8>> = select.query_row([row.key.cast_signed()], |row| row.get(0)).optional()?;
@@ -257,7 +256,7 @@ impl Tables {
         Ok(Some(snapshot).filter(|snapshot| snapshot.step <= at_most))
     }
 
-    pub(super) fn timers(&self, until: u64, limit: usize) -> Result<Vec<Timer>, Fault> {
+    pub(in crate::sqlite) fn timers(&self, until: u64, limit: usize) -> Result<Vec<Timer>, Fault> {
         let sql = "SELECT due, run, effect, checksum FROM timers WHERE due <= ?1 ORDER BY due, run, effect LIMIT ?2";
         let mut select = self.sql.prepare_cached(sql)?;
         let (until, limit) = (
@@ -284,14 +283,14 @@ impl Tables {
         Ok(timers)
     }
 
-    pub(super) fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
+    pub(in crate::sqlite) fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
         let bytes = self.named(Of::Meta, name)?;
         let value = bytes.map(|bytes| rows::decode_meta(name, &bytes)).transpose();
         Ok(value.map_err(|why| damaged(&self.file, None, name, why))?)
     }
 
     /// Verifies every small row. A changed bit in a row's key would otherwise look like a missing row.
-    pub(super) fn check_rows(&self) -> Result<u64, Fault> {
+    pub(in crate::sqlite) fn check_rows(&self) -> Result<u64, Fault> {
         let mut select = self.sql.prepare("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;
         let mut next_key = 1;
