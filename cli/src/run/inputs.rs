@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use pirn::check::{CheckedFiles, SourceFile, World, check};
-use pirn::{History, Pinned, formats};
+use pirn::{History, Pinned, RunErrorCode, formats};
 use pirn_definition::definition::{TriggerAction, json_from_str, nearest};
+use pirn_definition::graph::Compiled;
+use pirn_service::{MAX_RUN_ID, is_run_id};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::{Config, ConfigFile};
 use crate::files::{self, read_stdin};
 use crate::output::failure::Failure;
-use crate::run::missing_input::MissingInput;
 
 /// The arguments that define a run.
 #[derive(clap::Args)]
@@ -210,5 +211,62 @@ fn no_workflow(id: &str, ids: &[&str]) -> Failure {
     match nearest(id, ids.iter().copied()) {
         Some(near) => failure.with_help(format!("did you mean {near}?")),
         None => failure,
+    }
+}
+
+/// Refuses a run id that the HTTP API would refuse.
+pub(crate) fn check_run_id(id: &str) -> Result<(), Failure> {
+    if is_run_id(id) {
+        return Ok(());
+    }
+    let message = format!("--run-id {id}: this is not the id of a run");
+    Err(Failure::usage("USAGE", message).with_help(format!(
+        "an id has 1 to {MAX_RUN_ID} letters, digits, hyphens, dots and underscores, such as order-17"
+    )))
+}
+
+/// True if a workflow that reads an input was started without one.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MissingInput(bool);
+
+impl MissingInput {
+    /// Checks the workflow with this id.
+    pub(crate) fn of(compiled: &Compiled, workflow: &str, input: &Value) -> Self {
+        let mut graphs = compiled.graphs.iter();
+        let graph = graphs.find(|graph| *graph.workflow_id == *workflow);
+        let reads = graph.is_some_and(|graph| graph.snippets.iter().any(|snippet| names_input(&snippet.source)));
+        Self(reads && input.is_null())
+    }
+
+    /// Returns the hint if an error with one of these codes may be caused by the missing input.
+    pub(crate) fn hint(self, mut codes: impl Iterator<Item = RunErrorCode>) -> Option<&'static str> {
+        let is_of_a_text = |code| matches!(code, RunErrorCode::ScriptError | RunErrorCode::TemplateError);
+        (self.0 && codes.any(is_of_a_text))
+            .then_some("the workflow reads `input`, and there is none: pass --input JSON, @FILE or - for stdin")
+    }
+}
+
+/// True if a text contains the word `input`, not as a field of an object.
+fn names_input(text: &str) -> bool {
+    let is_of_a_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    text.match_indices("input").any(|(at, word)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(|letter| is_of_a_word(letter) || letter == '.') && !after.is_some_and(is_of_a_word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_input;
+
+    #[test]
+    fn input_is_found_only_as_a_whole_identifier() {
+        for text in ["input", "(input.a || 0)", "{{input.topic}}", "a+input", "!input[0]"] {
+            assert!(names_input(text), "{text}");
+        }
+        for text in ["", "inputs", "my_input", "event.input", "inputé", "putin"] {
+            assert!(!names_input(text), "{text}");
+        }
     }
 }

@@ -1,20 +1,11 @@
 //! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout.
 
 mod advice;
-mod asking;
-mod consent;
-mod elicitation;
 pub(crate) mod inputs;
-mod line_buffer;
-mod messages;
-mod missing_input;
-mod named_value;
 mod progress;
-mod prompt_gate;
 mod questions;
 mod record;
 pub(crate) mod resumed;
-mod run_id;
 pub(crate) mod seeds;
 
 use std::process::ExitCode;
@@ -46,17 +37,17 @@ use crate::store::place::{Place, SharedArgs};
 use crate::store::store_owner;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
 use crate::tools;
-use asking::Asking;
-use consent::Approve;
-use inputs::{Given, Inputs, PreparedRun};
-use missing_input::MissingInput;
-pub(crate) use named_value::{WrittenAnswer, json_or_text, named_answer};
-use named_value::{answered_once, named_value, said_once};
+pub(crate) use inputs::check_run_id;
+use inputs::{Given, Inputs, MissingInput, PreparedRun};
 use progress::places::Places;
 use progress::{Replies, Style};
-use prompt_gate::PromptGate;
+use questions::asking::{self, Asking};
+use questions::consent::{self, Approve};
+pub(crate) use questions::named_value::{WrittenAnswer, json_or_text, named_answer};
+use questions::named_value::{answered_once, named_value, said_once};
+use questions::prompt_gate::PromptGate;
 use questions::{Ask, UnansweredQuestion};
-pub(crate) use run_id::check_run_id;
+use questions::{elicitation, messages};
 
 /// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;

@@ -3,6 +3,7 @@
 
 mod forks;
 mod line;
+mod line_buffer;
 mod live;
 mod meter;
 pub(super) mod places;
@@ -18,7 +19,7 @@ use std::thread::JoinHandle;
 use console::Term;
 use pirn::{BlockingEvents, Event, EventType, RunReport, SubscriptionItem};
 
-use super::prompt_gate::{self, PromptGate};
+use super::questions::prompt_gate::{self, PromptGate};
 use crate::output::terminal::say;
 use crate::process::log;
 use live::Live;

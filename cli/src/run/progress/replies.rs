@@ -1,7 +1,7 @@
 //! Display of models' replies by thread: the main thread's as it arrives, a branch's when its node has ended, and only the length
 //! for a triggered sub-workflow.
 
-use super::super::line_buffer::LineBuffer;
+use super::line_buffer::LineBuffer;
 use super::meter::grouped;
 
 /// Maximum number of lines of a branch's reply.

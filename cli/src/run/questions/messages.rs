@@ -6,7 +6,7 @@ use pirn::{MessageRefused, RunHandle, When};
 use super::asking::{self, say};
 
 /// Sends each further line of stdin to the run, until the run has ended. Lines that answer a question are not sent.
-pub(super) fn send_typed(run: &RunHandle) {
+pub(in crate::run) fn send_typed(run: &RunHandle) {
     let run = run.clone();
     asking::read_lines(move |line| {
         if line.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::asking::{Asking, line_after, say};
 
 /// Routes elicitations of MCP servers to the person at the terminal. Returns true if such questions are possible.
-pub(super) fn set(tools: &mut ToolRegistry, asking: &Asking) -> bool {
+pub(in crate::run) fn set(tools: &mut ToolRegistry, asking: &Asking) -> bool {
     let asking = asking.clone();
     tools.on_elicitation(move |elicitation| {
         let (sender, receiver) = oneshot::channel();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A terminal that prompts and lines share.
 #[derive(Clone, Default)]
-pub(super) struct PromptGate {
+pub(in crate::run) struct PromptGate {
     state: Arc<Mutex<State>>,
 }
 
@@ -17,7 +17,7 @@ struct State {
 
 impl PromptGate {
     /// Writes lines at once, or buffers them while a prompt is open.
-    pub(super) fn write(&self, lines: &[String]) {
+    pub(in crate::run) fn write(&self, lines: &[String]) {
         let mut state = self.state();
         if state.is_open {
             state.waiting.extend_from_slice(lines);
@@ -27,7 +27,7 @@ impl PromptGate {
     }
 
     /// Runs a prompt; lines that arrive during it are written after it.
-    pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
+    pub(in crate::run) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
         self.state().is_open = true;
         // The lock is not held while the person types, so `write` can buffer lines.
         let answer = question();
@@ -38,7 +38,7 @@ impl PromptGate {
     }
 
     /// Closes an open prompt without an answer: buffered lines are written, starting on a new line.
-    pub(super) fn clear(&self) {
+    pub(in crate::run) fn clear(&self) {
         let mut state = self.state();
         if state.is_open {
             state.is_open = false;
@@ -54,7 +54,7 @@ impl PromptGate {
 }
 
 /// Writes lines at once.
-pub(super) fn put(lines: &[String]) {
+pub(in crate::run) fn put(lines: &[String]) {
     let mut out = stderr().lock();
     for line in lines {
         // Ignore the error: without stderr the lines have no reader.

@@ -10,7 +10,7 @@ use super::asking::{line_after, say};
 
 /// Calls that need a person's consent.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub(super) enum Approve {
+pub(in crate::run) enum Approve {
     /// A question for each call of a tool with approval = "ask"
     Ask,
     /// A question for every call
@@ -20,7 +20,7 @@ pub(super) enum Approve {
 }
 
 /// Configures which tool calls need consent. Returns true if such questions are possible.
-pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
+pub(in crate::run) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
     match which {
         Approve::None => {
             tools.approve(|_| Verdict::Allow);
@@ -35,7 +35,7 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
 }
 
 /// Configures consent as [`set`] does, for a run without a person at a terminal: calls that need consent are refused for `reason`.
-pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static str) {
+pub(in crate::run) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static str) {
     if which != Approve::None {
         tools.approve(move |request| {
             if request.is_marked || which == Approve::Each {
@@ -48,17 +48,17 @@ pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static 
 }
 
 /// Returns the answer that allows a call.
-pub(super) fn allowed() -> Value {
+pub(in crate::run) fn allowed() -> Value {
     json!("allow")
 }
 
 /// Returns the answer that refuses a call for this reason.
-pub(super) fn refusal(reason: &str) -> Value {
+pub(in crate::run) fn refusal(reason: &str) -> Value {
     json!({"decision": "refuse", "reason": reason})
 }
 
 /// Prompts for consent to a call; `of` describes its origin.
-pub(super) fn asked(call: &ToolConsent, of: &str) -> Value {
+pub(in crate::run) fn asked(call: &ToolConsent, of: &str) -> Value {
     if call.name == BuiltInTool::RunWorkflow.name() {
         // The reason contains the limits and the graph, which the arguments show as one line of JSON.
         say("? May this workflow run?");

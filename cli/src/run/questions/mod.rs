@@ -1,4 +1,14 @@
 //! Questions of a run, from USER_INTERACTION nodes and about tool calls: answered on the terminal, or by `--answer`.
+//! Threads that prompt a person, and lines that the person types, belong here too.
+//!
+//! Not here: lines that show the progress of a run, which are in `progress`.
+
+pub(super) mod asking;
+pub(super) mod consent;
+pub(super) mod elicitation;
+pub(super) mod messages;
+pub(super) mod named_value;
+pub(super) mod prompt_gate;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,10 +20,9 @@ use pirn_definition::definition::ToolEntry;
 use pirn_definition::graph::NodeKind;
 use serde_json::Value;
 
-use super::asking::{Asking, line_after, say};
-use super::consent;
-use super::named_value::WrittenAnswer;
-use super::prompt_gate::PromptGate;
+use self::asking::{Asking, line_after, say};
+use self::named_value::WrittenAnswer;
+use self::prompt_gate::PromptGate;
 use crate::output::failure::Failure;
 use crate::output::terminal::shell_quoted;
 

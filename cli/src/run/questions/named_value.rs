@@ -42,7 +42,7 @@ pub(crate) struct WrittenAnswer {
 
 impl WrittenAnswer {
     /// Parses an answer by the rules of [`json_or_text`].
-    pub(super) fn of(text: &str) -> Result<Self, String> {
+    pub(in crate::run) fn of(text: &str) -> Result<Self, String> {
         Ok(Self {
             value: json_or_text(text)?,
             text: text.to_owned(),
@@ -51,7 +51,7 @@ impl WrittenAnswer {
 
     /// Returns the answer to a question: the JSON value, or the text if the question accepts only that, such as `1` for the
     /// choice `"1"`.
-    pub(super) fn to(&self, question: &Interaction) -> Value {
+    pub(in crate::run) fn to(&self, question: &Interaction) -> Value {
         let choices = question.choices.as_deref().map(Vec::as_slice);
         self.fitting(choices, question.schema.as_deref())
     }
@@ -94,7 +94,7 @@ pub(crate) fn named_answer(text: &str) -> Result<(String, WrittenAnswer), String
 }
 
 /// Refuses an option with two values for one name.
-pub(super) fn said_once<T>(option: &str, given: &[(String, T)], help: &str) -> Result<(), Failure> {
+pub(in crate::run) fn said_once<T>(option: &str, given: &[(String, T)], help: &str) -> Result<(), Failure> {
     let mut names = BTreeSet::new();
     match given.iter().find(|(name, _)| !names.insert(name)) {
         None => Ok(()),
@@ -106,7 +106,7 @@ pub(super) fn said_once<T>(option: &str, given: &[(String, T)], help: &str) -> R
 }
 
 /// Refuses two answers to one node.
-pub(super) fn answered_once(given: &[(String, WrittenAnswer)]) -> Result<(), Failure> {
+pub(in crate::run) fn answered_once(given: &[(String, WrittenAnswer)]) -> Result<(), Failure> {
     let help = "a node has one answer, which each of its questions gets: give the option once for each node";
     said_once("--answer", given, help)
 }

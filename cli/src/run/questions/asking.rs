@@ -12,11 +12,11 @@ type Job = Box<dyn FnOnce(&PromptGate) + Send>;
 
 /// Handle of the prompting thread.
 #[derive(Clone)]
-pub(super) struct Asking(Sender<Job>);
+pub(in crate::run) struct Asking(Sender<Job>);
 
 impl Asking {
     /// Starts the thread; `None` if no person is at a terminal.
-    pub(super) fn start(gate: &PromptGate) -> Option<Self> {
+    pub(in crate::run) fn start(gate: &PromptGate) -> Option<Self> {
         if !stdin().is_terminal() {
             return None;
         }
@@ -32,14 +32,14 @@ impl Asking {
     }
 
     /// Queues a job: it prompts when all earlier jobs are done.
-    pub(super) fn ask(&self, job: impl FnOnce(&PromptGate) + Send + 'static) {
+    pub(in crate::run) fn ask(&self, job: impl FnOnce(&PromptGate) + Send + 'static) {
         // Ignore the error: the thread has panicked, so it prompts for nothing more.
         self.0.send(Box::new(job)).unwrap_or(());
     }
 }
 
 /// Writes a line to the person at the terminal.
-pub(super) fn say(line: &str) {
+pub(in crate::run) fn say(line: &str) {
     // Ignore the error: without stderr, writing the next prompt fails, and that ends the questions.
     let _ = writeln!(stderr().lock(), "{}", sanitize_line(line));
 }
@@ -57,13 +57,13 @@ struct Reader {
 }
 
 /// Makes every prompt from now on wait for [`read_lines`]. Called before the first prompt may appear.
-pub(super) fn expect_lines() {
+pub(in crate::run) fn expect_lines() {
     READER.get_or_init(Mutex::default);
 }
 
 /// Starts a thread that passes each line of stdin to `typed`, except those that a prompt waits for. It ends with the input, or when
 /// `typed` returns false: a later prompt then receives no line.
-pub(super) fn read_lines(typed: impl Fn(&str) -> bool + Send + 'static) {
+pub(in crate::run) fn read_lines(typed: impl Fn(&str) -> bool + Send + 'static) {
     let reader = READER.get_or_init(Mutex::default);
     let read = move || {
         let mut goes_on = true;
@@ -112,7 +112,7 @@ fn next_line(reader: &Mutex<Reader>) -> Option<String> {
 }
 
 /// Prints a prompt and reads a line; `None` at the end of the input.
-pub(super) fn line_after(words: &str) -> Option<String> {
+pub(in crate::run) fn line_after(words: &str) -> Option<String> {
     write!(stderr().lock(), "{}", sanitize_line(words)).ok()?;
     stderr().flush().ok()?;
     let typed = READER.get().map_or_else(line, next_line);
