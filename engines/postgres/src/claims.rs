@@ -10,8 +10,8 @@ use pirn_store::{Assignment, StoreError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::connect::{Connection, Server};
-use crate::fault::Fault;
+use crate::connection::connect::{Connection, Server};
+use crate::connection::fault::Fault;
 use crate::read::Answer;
 use crate::reply::answer;
 

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio_postgres::Row;
 
 use crate::claims::LocalClaims;
-use crate::connect::Connection;
-use crate::fault::Fault;
+use crate::connection::connect::Connection;
+use crate::connection::fault::Fault;
 use crate::read::status_code;
 use crate::reply::answer;
 

@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::commit::{FAULTY, PendingCommit};
-use crate::connect::{Connection, Server};
-use crate::fault::Fault;
+use crate::connection::connect::{Connection, Server};
+use crate::connection::fault::Fault;
 use crate::queue::{Ask, CommandSenders, Job};
 
 /// Number of connections that execute commits.

@@ -30,13 +30,7 @@
 //!   ↓
 //! read  setup
 //!   ↓
-//! connect
-//!   ↓
-//! advice  tls
-//!   ↓
-//! settings
-//!   ↓
-//! connection_string  fault  parameter  reply  thread
+//! connection  reply  thread
 //! ```
 //!
 //! Reading order:
@@ -48,25 +42,19 @@
     reason = "the store has a private thread that waits for the server by the real clock, outside of any engine"
 )]
 
-mod advice;
 mod claims;
 mod commit;
-mod connect;
-mod connection_string;
+mod connection;
 mod executor;
-mod fault;
 mod names;
-mod parameter;
 mod queue;
 mod read;
 mod reply;
-mod settings;
 mod setup;
 mod store;
 mod thread;
-mod tls;
 
-pub use connect::ConnectError;
-pub use connection_string::without_password;
+pub use connection::connect::ConnectError;
+pub use connection::connection_string::without_password;
 pub use setup::setup;
 pub use store::{PostgresOptions, PostgresStore};

@@ -1,7 +1,7 @@
 //! Names with one value each, shared by all processes.
 
-use crate::connect::Connection;
-use crate::fault::Fault;
+use crate::connection::connect::Connection;
+use crate::connection::fault::Fault;
 use crate::read::Answer;
 
 pub(crate) async fn settle(on: &Connection, name: &str, value: &str, most: usize) -> Answer<String> {

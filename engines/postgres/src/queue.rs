@@ -10,8 +10,8 @@ use pirn_store::{Pending, StoreError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::commit::PendingCommit;
-use crate::connect::Connection;
-use crate::fault::Fault;
+use crate::connection::connect::Connection;
+use crate::connection::fault::Fault;
 use crate::reply::answer;
 
 /// Command with its position among those of its run.

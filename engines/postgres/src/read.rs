@@ -7,9 +7,9 @@ use pirn_store::{
 };
 use tokio_postgres::Row;
 
-use crate::connect::Connection;
-use crate::fault::Fault;
-use crate::parameter::Parameter;
+use crate::connection::connect::Connection;
+use crate::connection::fault::Fault;
+use crate::connection::parameter::Parameter;
 
 /// Answer to a query. A refusal by the store is an answer too.
 pub(crate) type Answer<T> = Result<Result<T, StoreError>, Fault>;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use crate::connect::{ABSURD, ConnectError, Connection, LAYOUT, Server};
+use crate::connection::connect::{ABSURD, ConnectError, Connection, LAYOUT, Server};
 use crate::thread;
 
 const PIRN_SQL: &str = include_str!("../sql/pirn.sql");

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::claims::{ClaimMaintainer, LocalClaims};
 use crate::commit::PendingCommit;
-use crate::connect::{ConnectError, Server};
+use crate::connection::connect::{ConnectError, Server};
 use crate::queue::{Job, Queue};
 use crate::{executor, names, read, thread};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, Host, SslNegotiation};
 
-use crate::connection_string::{Values, keyword, parse, variables};
+use super::connection_string::{Values, keyword, parse, variables};
 
 /// Returns the value of an environment variable.
 type Variable = Box<dyn Fn(&str) -> Option<String>>;
@@ -502,7 +502,7 @@ fn password_of(line: &str, wanted: &[&str; 4]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection_string::tests::libpq;
+    use crate::connection::connection_string::tests::libpq;
 
     fn settings(text: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
         let set: Vec<(String, String)> = variables

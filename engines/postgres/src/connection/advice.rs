@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::settings::{Settings, SslMode, Target};
+use super::settings::{Settings, SslMode, Target};
 
 /// Reason why a server was not used.
 pub(crate) struct Refusal {

@@ -15,7 +15,7 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::settings::{Settings, SslMode};
+use super::settings::{Settings, SslMode};
 
 /// Returns the TLS of a connection. Files are read for each connection, so that renewed certificates are found.
 pub(crate) fn connector(settings: &Settings) -> Result<MakeRustlsConnect, String> {

@@ -14,11 +14,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::advice::{Kind, Refusal, explain};
-use crate::fault::Fault;
-use crate::parameter::Parameter;
-use crate::settings::{Environment, Settings, SslMode, Target};
-use crate::tls;
+use super::advice::{Kind, Refusal, explain};
+use super::fault::Fault;
+use super::parameter::Parameter;
+use super::settings::{Environment, Settings, SslMode, Target};
+use super::tls;
 
 /// Release of absurd's schema that this version calls.
 pub(crate) const ABSURD: &str = "0.5.1";
