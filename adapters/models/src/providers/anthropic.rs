@@ -4,13 +4,12 @@ use pirn_actors::ports::ToolSpec;
 use pirn_conversation::model_call::FinishReason;
 use serde_json::{Value, json};
 
-use super::cache::CacheHints;
 use super::failure::{Failure, of_body};
 use super::openai::merge;
-use super::parameters::{Effort, Names, Parameters, ToolChoice};
-use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
-use super::schema::unbounded;
+use super::request::parameters::{Effort, Names, Parameters, ToolChoice};
+use super::request::provider_request::{CacheHints, ProviderRequest};
+use super::request::schema::unbounded;
 use crate::formats::{FormatError, anthropic};
 
 const NAMES: Names = Names {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::openai::merge;
-use super::parameters::{Effort, Names, ToolChoice};
-use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
+use super::request::parameters::{Effort, Names, ToolChoice};
+use super::request::provider_request::ProviderRequest;
 use crate::formats::{FormatError, gemini};
 
 const NAMES: Names = Names {

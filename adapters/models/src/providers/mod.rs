@@ -9,7 +9,6 @@
 //! Not here: the JSON of messages, which is in `formats`.
 
 mod anthropic;
-mod cache;
 mod exchange;
 mod failure;
 mod frames;
@@ -17,12 +16,10 @@ mod gemini;
 mod key;
 mod ollama;
 mod openai;
-mod parameters;
 mod protocol;
-mod provider_request;
 mod reply_builder;
+mod request;
 mod responses;
-mod schema;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -40,11 +37,10 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::cache::CacheHints;
 use self::key::{KeySource, Keys, KeysBy};
-use self::parameters::Parameters;
 use self::protocol::Protocol;
-use self::provider_request::ProviderRequest;
+use self::request::parameters::{self, Parameters};
+use self::request::provider_request::{CacheHints, ProviderRequest};
 use crate::headers;
 use crate::policy::{self, CallPolicy, Timeouts};
 use crate::structured::ResponseFormat;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::openai::{function, merge};
-use super::parameters::{Effort, Names, Parameters};
-use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
+use super::request::parameters::{Effort, Names, Parameters};
+use super::request::provider_request::ProviderRequest;
 use crate::formats::{FormatError, arguments, data_of};
 
 const NAMES: Names = Names {

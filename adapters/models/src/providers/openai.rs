@@ -5,10 +5,10 @@ use pirn_conversation::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
-use super::parameters::{Names, ToolChoice};
-use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
-use super::schema::strict;
+use super::request::parameters::{Names, ToolChoice};
+use super::request::provider_request::ProviderRequest;
+use super::request::schema::strict;
 use crate::formats::{FormatError, openai};
 use crate::structured::ResponseFormat;
 
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::formats::reasoning::for_model;
     use crate::providers::key::Key;
-    use crate::providers::parameters::Parameters;
+    use crate::providers::request::parameters::Parameters;
 
     /// Returns the fields of the message in which a reply with these messages or deltas is sent back.
     fn sent_back(part: &str, pieces: &[Value]) -> Value {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::frames::{Framing, StreamFrame};
 use super::key::Key;
-use super::parameters::Parameters;
-use super::provider_request::ProviderRequest;
 use super::reply_builder::ReplyBuilder;
+use super::request::parameters::Parameters;
+use super::request::provider_request::ProviderRequest;
 use super::{anthropic, gemini, ollama, openai, responses};
 use crate::formats::FormatError;
 

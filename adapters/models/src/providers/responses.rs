@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
 use super::openai::{function, json_schema, merge, reasons, tool_choice};
-use super::parameters::Names;
-use super::provider_request::ProviderRequest;
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
+use super::request::parameters::Names;
+use super::request::provider_request::ProviderRequest;
 use crate::formats::responses;
 
 const NAMES: Names = Names {
@@ -151,7 +151,7 @@ fn ended(response: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::providers::key::Key;
-    use crate::providers::parameters::Parameters;
+    use crate::providers::request::parameters::Parameters;
 
     #[test]
     fn encrypted_reasoning_is_requested_from_reasoning_models() {

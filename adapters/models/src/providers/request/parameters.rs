@@ -6,22 +6,22 @@ use serde_json::{Map, Number, Value};
 
 /// Parameters in either `camelCase` or `snake_case`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Parameters {
-    pub(super) temperature: Option<Number>,
-    pub(super) top_p: Option<Number>,
-    pub(super) top_k: Option<u64>,
-    pub(super) max_tokens: Option<u64>,
-    pub(super) seed: Option<u64>,
-    pub(super) stop: Vec<String>,
-    pub(super) effort: Option<Effort>,
-    pub(super) tool_choice: Option<ToolChoice>,
+pub(in crate::providers) struct Parameters {
+    pub(in crate::providers) temperature: Option<Number>,
+    pub(in crate::providers) top_p: Option<Number>,
+    pub(in crate::providers) top_k: Option<u64>,
+    pub(in crate::providers) max_tokens: Option<u64>,
+    pub(in crate::providers) seed: Option<u64>,
+    pub(in crate::providers) stop: Vec<String>,
+    pub(in crate::providers) effort: Option<Effort>,
+    pub(in crate::providers) tool_choice: Option<ToolChoice>,
     /// Provider-specific parameters.
-    pub(super) rest: Map<String, Value>,
+    pub(in crate::providers) rest: Map<String, Value>,
 }
 
 /// Effort of a model's thinking before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effort {
+pub(in crate::providers) enum Effort {
     None,
     Minimal,
     Low,
@@ -42,7 +42,7 @@ impl Effort {
         (Self::Max, "max"),
     ];
 
-    pub(super) fn word(self) -> &'static str {
+    pub(in crate::providers) fn word(self) -> &'static str {
         Self::ALL
             .iter()
             .find(|(effort, _)| *effort == self)
@@ -50,7 +50,7 @@ impl Effort {
     }
 
     /// Returns a thinking budget in tokens, for models that require one.
-    pub(super) fn budget(self) -> u64 {
+    pub(in crate::providers) fn budget(self) -> u64 {
         match self {
             Self::None => 0,
             Self::Minimal | Self::Low => 1024,
@@ -62,7 +62,7 @@ impl Effort {
 
 /// Tools that a model may call, among those offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ToolChoice {
+pub(in crate::providers) enum ToolChoice {
     Auto,
     None,
     Required,
@@ -74,7 +74,7 @@ impl Parameters {
     ///
     /// # Errors
     /// The first parameter of a wrong type, and a description of the fault.
-    pub(super) fn read(written: &Map<String, Value>) -> Result<Self, (String, String)> {
+    pub(in crate::providers) fn read(written: &Map<String, Value>) -> Result<Self, (String, String)> {
         let mut read = Self::default();
         for (name, value) in written {
             let wrong = |message: &str| (name.clone(), message.to_owned());
@@ -111,7 +111,7 @@ impl Parameters {
     }
 
     /// Writes the common parameters into `body`, by the protocol's names.
-    pub(super) fn put(&self, body: &mut Value, names: &Names) {
+    pub(in crate::providers) fn put(&self, body: &mut Value, names: &Names) {
         let mut put = |name: Option<&str>, value: Option<Value>| {
             if let (Some(name), Some(value)) = (name, value) {
                 body[name] = value;
@@ -126,22 +126,22 @@ impl Parameters {
     }
 
     /// Returns whether the model may not call tools.
-    pub(super) fn forbids_tools(&self) -> bool {
+    pub(in crate::providers) fn forbids_tools(&self) -> bool {
         self.tool_choice == Some(ToolChoice::None)
     }
 }
 
 /// A protocol's names for the common parameters; `None`: not supported.
-pub(super) struct Names {
-    pub(super) temperature: &'static str,
-    pub(super) top_p: &'static str,
-    pub(super) top_k: Option<&'static str>,
-    pub(super) seed: Option<&'static str>,
-    pub(super) stop: Option<&'static str>,
+pub(in crate::providers) struct Names {
+    pub(in crate::providers) temperature: &'static str,
+    pub(in crate::providers) top_p: &'static str,
+    pub(in crate::providers) top_k: Option<&'static str>,
+    pub(in crate::providers) seed: Option<&'static str>,
+    pub(in crate::providers) stop: Option<&'static str>,
 }
 
 /// Returns the `MODEL_ERROR` for an invalid parameter.
-pub(super) fn wrong((name, message): (String, String)) -> RunError {
+pub(in crate::providers) fn wrong((name, message): (String, String)) -> RunError {
     ModelFailure::new(FailureKind::Rejected).into_error(format!("parameter `{name}` {message}"))
 }
 

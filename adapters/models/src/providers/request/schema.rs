@@ -59,7 +59,7 @@ const FORMATS: [&str; 9] = [
 ];
 
 /// Returns the strict form, or `None` if there is none, for example for an object with arbitrary properties, or a list.
-pub(super) fn strict(schema: &Value) -> Option<Value> {
+pub(in crate::providers) fn strict(schema: &Value) -> Option<Value> {
     if schema["type"] != "object" || schema.get("anyOf").is_some() {
         return None;
     }
@@ -95,7 +95,7 @@ pub(super) fn strict(schema: &Value) -> Option<Value> {
 }
 
 /// Returns the form without bounds and with closed objects, or `None` if an object allows arbitrary properties.
-pub(super) fn unbounded(schema: &Value) -> Option<Value> {
+pub(in crate::providers) fn unbounded(schema: &Value) -> Option<Value> {
     rewrite(schema, &|object| {
         if object.contains_key("patternProperties") {
             return None;
