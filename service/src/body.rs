@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::http::problem::{Problem, ProblemCode};
 use crate::memory::{Budget, MemoryReservation};
-use crate::runs::json_text::SHORT;
+use crate::runs::events::json_text::SHORT;
 use crate::state::Service;
 use pirn::store::ContentHash;
 

@@ -33,27 +33,27 @@
 //!   ↓
 //! wire
 //!   ↓
-//! sse  start
+//! lifecycle
 //!   ↓
-//! admission  body  feed  following  history  readiness  recorder  retention  sessions  snapshot  steering
+//! body  events  readiness  sessions  snapshot
 //!   ↓
 //! state
 //!   ↓
 //! options
 //!   ↓
-//! runs
+//! runs  server
 //!   ↓
-//! audit  catalogue  limits  listener
+//! audit  catalogue  limits
 //!   ↓
-//! http  memory  metrics  studio  tls  write_timeout
+//! http  memory  metrics  studio
 //! ```
 //!
 //! Reading order:
 //! 1. `state`: what the requests of a service share. `api`: the routes, with a file for each group of handlers.
-//! 2. `start` and `steering`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::stored` all others. `history`: what happened in
-//!    a run.
-//! 3. `recorder` and `runs::event_log`: the events of a run, recorded once; `following`: those of runs of other processes. `feed`, `sse` and `wire`: streams of them in each
-//!    protocol.
+//! 2. `lifecycle`: starting and resuming runs, and sending them inputs. `runs`: those in memory, and in `runs::store` all others.
+//!    `events::history`: what happened in a run.
+//! 3. `events::recorder` and `runs::events`: the events of a run, recorded once; `events::following`: those of runs of other
+//!    processes. `events::feed`, `events::sse` and `wire`: streams of them in each protocol.
 //! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows. `studio`: the page. `export`: the page of
 //!    one run as a file.
 #![allow(
@@ -61,41 +61,30 @@
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
 )]
 
-mod admission;
 mod api;
 mod audit;
 mod body;
 mod catalogue;
+mod events;
 #[cfg(feature = "studio")]
 mod export;
-mod feed;
-mod following;
-mod history;
 mod http;
+mod lifecycle;
 mod limits;
-mod listener;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod memory;
 mod metrics;
 mod options;
 mod readiness;
-mod recorder;
-mod retention;
 mod runs;
+mod server;
 mod sessions;
 mod snapshot;
-mod sse;
-mod start;
 mod state;
-mod steering;
 mod studio;
-#[cfg(feature = "tls")]
-mod tls;
 mod wire;
-mod write_timeout;
 
-pub use admission::forget_usage;
 #[cfg(feature = "studio")]
 pub use export::export_run;
 pub use http::access::Access;
@@ -105,19 +94,20 @@ pub use http::invalid_option::InvalidOption;
 pub use http::jwt::{JwtOptions, JwtVerifier};
 pub use http::problem::{Problem, ProblemCode};
 pub use http::tenant::Tenant;
+pub use lifecycle::admission::forget_usage;
+pub use lifecycle::start::{MAX_RUN_ID, is_run_id};
 pub use limits::Limits;
-pub use listener::{Listener, serve, serve_on};
 #[cfg(feature = "mcp")]
 pub use mcp::McpStdioError;
 pub use options::Options;
-pub use runs::archive::{RunArchive, RunQuery, RunSummary};
 pub use runs::idempotency::forget_keys;
 pub use runs::quota::TenantLimits;
-pub use start::{MAX_RUN_ID, is_run_id};
+pub use runs::store::archive::{RunArchive, RunQuery, RunSummary};
+pub use server::listener::{Listener, serve, serve_on};
+#[cfg(feature = "tls")]
+pub use server::tls::Tls;
 pub use state::Service;
 pub use studio::StudioMode;
-#[cfg(feature = "tls")]
-pub use tls::Tls;
 
 #[cfg(feature = "otel")]
 pub use pirn_otel::{MetricsExport, MetricsOptions, StartError};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::http::access::Access;
 use crate::limits::Limits;
-use crate::runs::archive::RunArchive;
 use crate::runs::quota::TenantLimits;
+use crate::runs::store::archive::RunArchive;
 use crate::studio::StudioMode;
 
 /// Settings of a service. Every field has a default.

@@ -1,28 +1,19 @@
 //! The routes, and the middleware around all of them.
 #![allow(clippy::unused_async, reason = "axum's handlers are async functions")]
 
-mod agui;
-mod agui_thread;
-mod chat;
-mod client_tools;
-mod control;
 mod document;
-mod drawings;
+mod front_ends;
 mod guard;
 mod health;
-mod history;
 mod info;
-mod interactions;
-mod messages;
-mod open_questions;
-mod orders;
+mod inspection;
 mod query;
 mod recent_metrics;
-mod requests;
 mod run_list;
 mod runs;
 mod sessions;
 mod status;
+mod steering;
 mod workflows;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -71,37 +62,37 @@ fn router(service: &Service) -> axum::Router {
         .routes(routes!(runs::start, run_list::list))
         .routes(routes!(runs::report))
         .routes(routes!(runs::events))
-        .routes(routes!(history::steps))
-        .routes(routes!(history::threads))
-        .routes(routes!(history::definition))
-        .routes(routes!(history::diff))
-        .routes(routes!(requests::list))
-        .routes(routes!(requests::show))
-        .routes(routes!(requests::explain))
-        .routes(routes!(control::cancel))
-        .routes(routes!(control::pause))
-        .routes(routes!(control::resume))
-        .routes(routes!(control::emit))
-        .routes(routes!(control::pin))
-        .routes(routes!(messages::say))
-        .routes(routes!(control::park))
-        .routes(routes!(control::fork))
+        .routes(routes!(inspection::history::steps))
+        .routes(routes!(inspection::history::threads))
+        .routes(routes!(inspection::history::definition))
+        .routes(routes!(inspection::history::diff))
+        .routes(routes!(inspection::requests::list))
+        .routes(routes!(inspection::requests::show))
+        .routes(routes!(inspection::requests::explain))
+        .routes(routes!(steering::control::cancel))
+        .routes(routes!(steering::control::pause))
+        .routes(routes!(steering::control::resume))
+        .routes(routes!(steering::control::emit))
+        .routes(routes!(steering::control::pin))
+        .routes(routes!(steering::messages::say))
+        .routes(routes!(steering::control::park))
+        .routes(routes!(steering::control::fork))
         .routes(routes!(status::stream))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
-        .routes(routes!(open_questions::list))
-        .routes(routes!(interactions::list))
-        .routes(routes!(interactions::answer))
+        .routes(routes!(steering::open_questions::list))
+        .routes(routes!(steering::interactions::list))
+        .routes(routes!(steering::interactions::answer))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::show))
-        .routes(routes!(orders::explore))
-        .routes(routes!(orders::show))
-        .routes(routes!(drawings::of_workflow))
-        .routes(routes!(drawings::of_run))
-        .routes(routes!(drawings::of_plan))
-        .routes(routes!(agui::run, agui::again_for))
-        .routes(routes!(chat::run))
-        .routes(routes!(chat::resume))
+        .routes(routes!(inspection::orders::explore))
+        .routes(routes!(inspection::orders::show))
+        .routes(routes!(inspection::drawings::of_workflow))
+        .routes(routes!(inspection::drawings::of_run))
+        .routes(routes!(inspection::drawings::of_plan))
+        .routes(routes!(front_ends::agui::run, front_ends::agui::again_for))
+        .routes(routes!(front_ends::chat::run))
+        .routes(routes!(front_ends::chat::resume))
         .routes(routes!(info::show))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

@@ -7,7 +7,7 @@ use pirn_definition::definition::nearest;
 use serde::de::DeserializeOwned;
 
 use crate::http::problem::{Problem, ProblemCode};
-use crate::runs::position::Position;
+use crate::runs::events::position::Position;
 use crate::state::Service;
 use pirn::store::RunStatus;
 use pirn::{EventType, ThreadStatus};

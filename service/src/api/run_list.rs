@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::query::{Parameters, Scoped, page_limit, run_status};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
-use crate::runs::archive::{RunQuery, RunSummary};
+use crate::runs::store::archive::{RunQuery, RunSummary};
 use crate::state::Service;
 
 /// Default number of runs per page.

@@ -6,10 +6,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::query::{Scoped, last_event_id};
+use crate::events::sse::{self, COMMENT, Frames};
 use crate::http::problem::{Problem, ProblemCode};
 use crate::memory::MemoryReservation;
 use crate::runs::changes::Change;
-use crate::sse::{self, COMMENT, Frames};
 use crate::state::Service;
 
 /// Maximum number of changes that are sent at once.
@@ -126,9 +126,9 @@ impl ChangeReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::sse::Pages;
     use crate::options::Options;
-    use crate::runs::archive::RunSummary;
-    use crate::sse::Pages;
+    use crate::runs::store::archive::RunSummary;
     use pirn::Engine;
 
     fn reader(service: &Service) -> ChangeReader {

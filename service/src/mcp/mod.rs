@@ -27,14 +27,14 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::{Value, json};
 
 use crate::catalogue::{Catalogue, PublishedWorkflow};
-use crate::feed::{Feed, FeedItem};
+use crate::events::feed::{Feed, FeedItem};
 use crate::http::caller::Role;
 use crate::http::problem::Problem;
+use crate::lifecycle::start::Start;
 use crate::mcp::limits::{InputMemory, Sessions, bounded};
 use crate::memory::MemoryReservation;
 use crate::runs::Run;
-use crate::runs::position::Position;
-use crate::start::Start;
+use crate::runs::events::position::Position;
 use crate::state::Service;
 use crate::wire::elicitation::{ElicitationOutcome, elicited, form};
 use crate::wire::interrupts::InterruptId;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::runs::archive::RunSummary;
+use crate::runs::store::archive::RunSummary;
 
 /// Maximum number of entries of runs that left the memory of this process before they ended.
 const MAX_LEFT: usize = 1_000;

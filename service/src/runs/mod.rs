@@ -1,29 +1,21 @@
 //! The runs in memory: unfinished ones, and the last that ended.
 //!
-//! The other files of this folder are the parts of a run (its events, progress, questions, handle), the runs that are not in
-//! memory (`archive`, `stored`, `histories`, `replays`), views of both for a caller (`scoped`), and the keys of requests that started
+//! The other files of this folder are the parts of a run (its progress, questions, handle; `events` is its log), the runs that are
+//! not in memory (`store`), views of both for a caller (`scoped`), and the keys of requests that started
 //! runs (`idempotency`). They know no service:
 //! whatever starts, steers or records runs is above this folder.
 
-pub(crate) mod archive;
 pub(crate) mod changes;
-pub(crate) mod event_log;
+pub(crate) mod events;
 pub(crate) mod figures;
-pub(crate) mod first_tokens;
 pub(crate) mod followed;
 pub(crate) mod handle;
-pub(crate) mod histories;
 pub(crate) mod idempotency;
-pub(crate) mod json_text;
-pub(crate) mod pieces;
-pub(crate) mod position;
 pub(crate) mod progress;
 pub(crate) mod questions;
 pub(crate) mod quota;
-pub(crate) mod replays;
 pub(crate) mod scoped;
-pub(crate) mod stored;
-pub(crate) mod threads;
+pub(crate) mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -38,16 +30,16 @@ use tokio::sync::watch;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::limits::{Limits, StreamGate};
 use crate::memory::MemoryReservation;
-use crate::runs::archive::{RunQuery, RunSummary};
 use crate::runs::changes::Changes;
-use crate::runs::event_log::EventLog;
+use crate::runs::events::event_log::EventLog;
+use crate::runs::events::json_text::{SHORT, json_of};
+use crate::runs::events::position::Position;
 use crate::runs::figures::FigureCounter;
 use crate::runs::handle::Handle;
-use crate::runs::json_text::{SHORT, json_of};
-use crate::runs::position::Position;
 use crate::runs::progress::Progress;
 use crate::runs::questions::Questions;
 use crate::runs::quota::CountedRun;
+use crate::runs::store::archive::{RunQuery, RunSummary};
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// A run that was started or resumed by this service, or a run of another process that streams of this service read.

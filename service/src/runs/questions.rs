@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pirn_definition::event_type::EventType;
 use pirn_events::event::Event;
 
-use crate::runs::position::Position;
+use crate::runs::events::position::Position;
 
 /// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]

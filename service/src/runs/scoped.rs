@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::http::problem::Problem;
 use crate::http::tenant::Scope;
-use crate::runs::archive::{RunQuery, RunSummary};
 use crate::runs::changes::{Change, Changes};
-use crate::runs::event_log::RecordedEvent;
-use crate::runs::json_text::{SHORT, json};
-use crate::runs::stored::{Archive, AskedQuestion, StoredReport};
+use crate::runs::events::event_log::RecordedEvent;
+use crate::runs::events::json_text::{SHORT, json};
+use crate::runs::store::archive::{RunQuery, RunSummary};
+use crate::runs::store::stored::{Archive, AskedQuestion, StoredReport};
 use crate::runs::{Run, Runs};
 
 /// The runs of a caller that are in memory.

@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 
 use super::interrupts::interrupt;
 use super::messages::{MessageEvent, MessageTracker, RunningCalls, output_text};
-use crate::feed::{Feed, FeedItem};
-use crate::runs::event_log::ReadEvent;
-use crate::sse::{EventEncoder, Frames, all, data};
+use crate::events::feed::{Feed, FeedItem};
+use crate::events::sse::{EventEncoder, Frames, all, data};
+use crate::runs::events::event_log::ReadEvent;
 use pirn::{Interaction, RunReport, ThreadStatus};
 
 /// State of the conversion of one run to AG-UI.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::runs::position::Position;
+use crate::runs::events::position::Position;
 use pirn::{Interaction, ToolConsent};
 
 /// Id of an interrupt: the question's id, and the position of the last event that was sent before the stream ended.

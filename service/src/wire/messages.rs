@@ -8,8 +8,8 @@ use pirn_definition::event_type::EventType;
 use pirn_events::event::Event;
 use serde_json::Value;
 
-use crate::runs::event_log::ReadEvent;
-use crate::runs::position::Position;
+use crate::runs::events::event_log::ReadEvent;
+use crate::runs::events::position::Position;
 use pirn::Interaction;
 
 /// An update of a message.

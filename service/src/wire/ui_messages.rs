@@ -18,9 +18,9 @@ use pirn_events::event::Event;
 use serde_json::{Value, json};
 
 use super::messages::{MessageEvent, MessageTracker, RunningCalls, output_text};
-use crate::feed::{Feed, FeedItem};
-use crate::runs::event_log::ReadEvent;
-use crate::sse::{EventEncoder, Frames, all, data, frame};
+use crate::events::feed::{Feed, FeedItem};
+use crate::events::sse::{EventEncoder, Frames, all, data, frame};
+use crate::runs::events::event_log::ReadEvent;
 use pirn::{RunReport, ThreadStatus};
 
 /// State of the conversion of one run to a UI message.
