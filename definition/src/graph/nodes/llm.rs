@@ -22,7 +22,7 @@ use crate::message::Part;
 const DEFAULT_TOOL_ROUNDS: u32 = 10;
 
 impl NodeCompiler<'_, '_> {
-    pub(in crate::graph) fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
+    pub(super) fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
         let profile = llm.profile_id.as_deref();
         let computed_profile = profile.filter(|id| id.contains("{{"));
         let named = profile.filter(|_| computed_profile.is_none());

@@ -17,7 +17,7 @@ const DEFAULT_NAME: &str = "item";
 pub const ITEM_INDEX: &str = "index";
 
 impl NodeCompiler<'_, '_> {
-    pub(in crate::graph) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
+    pub(super) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config"];
         let needs_threshold = map.join_strategy == JoinStrategy::SuccessCountThreshold;
         if needs_threshold && map.threshold.unwrap_or_default() == 0 {

@@ -18,10 +18,10 @@ const CONCATENATE: &str = "an expression is JavaScript, in which `{{path}}` is a
 /// A fault or a warning of a snippet, and its byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::graph) struct TextFault {
-    pub(in crate::graph) code: FaultCode,
-    pub(in crate::graph) message: String,
-    pub(in crate::graph) help: Option<String>,
-    pub(in crate::graph) at: Option<Range<usize>>,
+    pub(super) code: FaultCode,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+    pub(super) at: Option<Range<usize>>,
     /// The unknown name, or the name whose field is unknown.
     pub(in crate::graph) name: Option<String>,
     /// True if the snippet is valid.

@@ -17,11 +17,11 @@ pub(in crate::graph) struct Adjacency {
     /// Target of each edge of the definition; `None` if its target does not exist.
     pub(in crate::graph) targets: Vec<Option<NodeIx>>,
     /// Nodes that the thread may enter next, within its own path.
-    pub(in crate::graph) next: Vec<Vec<NodeIx>>,
+    pub(super) next: Vec<Vec<NodeIx>>,
     /// The first nodes of a FORK's paths, or of a LOOP_START's iterations.
     pub(super) children: Vec<Vec<NodeIx>>,
     /// SUBGRAPH nodes that only declare a triggered sub-workflow.
-    pub(in crate::graph) declares: Vec<bool>,
+    pub(super) declares: Vec<bool>,
 }
 
 /// Advice about an edge that a ROUTE does not follow.
@@ -213,7 +213,7 @@ impl Adjacency {
     }
 
     /// Returns the nodes to which a ROUTE with routes has an edge, with one such ROUTE each.
-    pub(in crate::graph) fn drawn<'d>(&self, definition: &'d WorkflowDefinition) -> BTreeMap<&'d str, &'d str> {
+    pub(super) fn drawn<'d>(&self, definition: &'d WorkflowDefinition) -> BTreeMap<&'d str, &'d str> {
         let mut drawn = BTreeMap::new();
         for (node, edges) in definition.nodes.iter().zip(&self.edges) {
             if matches!(node.config.exits(), NodeExits::Routes(_)) {

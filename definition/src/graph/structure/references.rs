@@ -161,7 +161,7 @@ pub(in crate::graph) fn check_subgraphs(
 /// Calls of a workflow: the node, the number of forks around it, and the called workflow.
 pub(in crate::graph) struct Calls {
     pub(in crate::graph) forks: u32,
-    pub(in crate::graph) calls: Vec<(usize, u32, String)>,
+    pub(super) calls: Vec<(usize, u32, String)>,
 }
 
 impl Calls {

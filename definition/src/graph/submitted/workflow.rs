@@ -22,7 +22,7 @@ pub struct SubmittedWorkflow {
     /// Description for the person who approves it: number of agents, limits, and a drawing or the script.
     pub plan: String,
     /// Argument of the call with the workflow: `graph`, or the name of the one with a script.
-    pub(in crate::graph) argument: &'static str,
+    pub(super) argument: &'static str,
 }
 
 impl SubmittedWorkflow {
