@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::tool_entry::ToolSettings;
+use super::workflows::tool_entry::ToolSettings;
 use super::{
     AllWord, ConversationHistoryOptions, HistorySelection, PinnedText, Replacement, Target, TextMessage, ToolEntry,
 };

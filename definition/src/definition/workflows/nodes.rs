@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::code_mode::CodeModeLimits;
-use super::dynamic::DynamicConfig;
+use crate::definition::node_options::code_mode::CodeModeLimits;
+use crate::definition::node_options::dynamic::DynamicConfig;
 #[cfg(feature = "schema")]
-use super::skill::SkillEntry;
-use super::{
+use crate::definition::skill::SkillEntry;
+use crate::definition::{
     ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange, Skill, ToolEntry,
     UserInteractionConfig,
 };

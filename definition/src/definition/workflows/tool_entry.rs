@@ -1,16 +1,21 @@
-//! Entries of an LLM node's `tools`.
+//! Entries of an LLM node's `tools`; `workflow:ID` names a workflow.
 
 use serde::{Deserialize, Serialize};
 
 use super::built_in_tools::BuiltInTool;
-use super::dynamic::DynamicConsent;
-use super::workflow_tool::workflow_of_tool;
+use crate::definition::node_options::dynamic::DynamicConsent;
 
 /// Prefix of a deferred tool in the compiled list of a node's tools. No tool has such a name.
 const DEFERRED: &str = "deferred:";
 
 /// Prefix, in the compiled list, of a workflow that needs consent to each call.
 const ASKS: &str = "ask:";
+
+/// Beginning of an entry in `tools` that names a workflow.
+const PREFIX: &str = "workflow:";
+
+/// Maximum length of a tool's name that every provider accepts.
+const MAX_NAME: usize = 64;
 
 /// An entry of an LLM node's `tools`: a name, or the beginning of names followed by `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -105,7 +110,7 @@ enum WrittenEntry {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ToolSettings {
+pub(in crate::definition) struct ToolSettings {
     /// Name of the tool, or the beginning of names followed by `*`.
     name: String,
     /// True to send the model only the name, until it has found the tool with `tool_search`.
@@ -159,4 +164,22 @@ impl schemars::JsonSchema for ToolEntry {
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         WrittenEntry::json_schema(generator)
     }
+}
+
+/// Returns the id of the workflow that an entry of a node's `tools` names; `None` for any other tool.
+pub fn workflow_of_tool(entry: &str) -> Option<&str> {
+    ToolEntry::split_consent(entry).0.strip_prefix(PREFIX)
+}
+
+/// Returns the name under which models call a workflow: its id, with `_` for each character that providers do not accept.
+///
+/// ```
+/// assert_eq!(pirn_definition::definition::workflow_tool_name("web.research"), "web_research");
+/// ```
+pub fn workflow_tool_name(id: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    id.chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .take(MAX_NAME)
+        .collect()
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{HistorySelection, InDoubt, ScheduleDefinition};
+use crate::definition::{HistorySelection, InDoubt, ScheduleDefinition};
 use crate::event_type::EventType;
 
 /// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`, or of type SCHEDULE with
@@ -184,7 +184,7 @@ pub enum TriggerAction {
         expression: Option<String>,
         /// Scope of the variable (default `thread`).
         #[serde(default)]
-        scope: super::VariableScope,
+        scope: crate::definition::VariableScope,
     },
     /// Notifies the host: a NOTIFICATION event, and a call of the engine's notification hook.
     #[serde(rename_all = "camelCase")]

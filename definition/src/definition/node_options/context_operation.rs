@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ConversationHistoryOptions, HistoryRange, PinSection};
+use crate::definition::{ConversationHistoryOptions, HistoryRange, PinSection};
 use crate::message::Role;
 
 /// Source of a template.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::BuiltInTool;
+use crate::definition::BuiltInTool;
 use crate::value::{TooDeep, is_too_deep};
 
 /// Maximum number of client tools of a run.
