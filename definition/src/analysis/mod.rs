@@ -8,41 +8,30 @@
 //!
 //! | file | codes |
 //! |---|---|
-//! | `joins` | `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH` |
-//! | `unstarted_branches` | `BRANCH_NEVER_STARTS` |
-//! | `loops` | `LOOP_WITHOUT_EXIT` |
-//! | `routes` | `UNREACHABLE_ROUTE` |
-//! | `dead_triggers` | `TRIGGER_NEVER_FIRES` |
-//! | `trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
-//! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
+//! | `flow/joins` | `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH` |
+//! | `flow/unstarted_branches` | `BRANCH_NEVER_STARTS` |
+//! | `flow/loops` | `LOOP_WITHOUT_EXIT` |
+//! | `flow/routes` | `UNREACHABLE_ROUTE` |
+//! | `triggers/dead_triggers` | `TRIGGER_NEVER_FIRES` |
+//! | `triggers/trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
+//! | `triggers/token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
 //! | `prompt_cache` | `UNCACHEABLE_PROMPT` |
 //! | `foreign_placeholders` | `INVALID_TEMPLATE` |
 //! | `assignments`, `silent_scripts` | `INVALID_EXPRESSION` |
-//! | `hidden_variables` | `MISSING_FIELD`, `UNKNOWN_NAME` |
-//! | `lost_variables` | `MISSING_FIELD` |
-//! | `output_fields` | `UNKNOWN_NAME` |
+//! | `variables/hidden_variables` | `MISSING_FIELD`, `UNKNOWN_NAME` |
+//! | `variables/lost_variables` | `MISSING_FIELD` |
+//! | `variables/output_fields` | `UNKNOWN_NAME` |
 //!
 //! Not here: faults that make a definition invalid ([`crate::graph`]).
 
 mod assignments;
-mod conditions;
-mod dead_triggers;
-mod emitted_events;
-mod flow_facts;
+mod facts;
+mod flow;
 mod foreign_placeholders;
-mod hidden_variables;
-mod join_feasibility;
-mod joins;
-mod loops;
-mod lost_variables;
-mod output_fields;
 mod prompt_cache;
-mod reads;
-mod routes;
 mod silent_scripts;
-mod token_limit;
-mod trigger_cycles;
-mod unstarted_branches;
+mod triggers;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +40,7 @@ use crate::definition::json::Step;
 use crate::definition::{Fault, FaultCode, Loaded, Located, Origin, TriggerDefinition, WorkflowDefinition};
 use crate::graph::{Compiled, Graph, Node};
 
-use self::flow_facts::FlowFacts;
+use self::facts::flow_facts::FlowFacts;
 
 /// Findings of an analysis.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,23 +75,23 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
     };
     let facts = FlowFacts::of_all(&set, &mut found.work);
     for (flow, facts) in set.flows.iter().zip(&facts) {
-        joins::report(flow, facts, &mut found);
-        unstarted_branches::report(flow, facts, &mut found);
-        loops::report(flow, facts, &mut found);
-        routes::report(flow, &mut found);
-        token_limit::report(flow, &set, &mut found);
+        flow::joins::report(flow, facts, &mut found);
+        flow::unstarted_branches::report(flow, facts, &mut found);
+        flow::loops::report(flow, facts, &mut found);
+        flow::routes::report(flow, &mut found);
+        triggers::token_limit::report(flow, &set, &mut found);
         prompt_cache::report(flow, &mut found);
         foreign_placeholders::report(flow, &mut found);
         assignments::report(flow, &mut found);
         silent_scripts::report(flow, &mut found);
-        output_fields::report(flow, facts, &mut found);
-        lost_variables::report(flow, facts, &mut found);
+        variables::output_fields::report(flow, facts, &mut found);
+        variables::lost_variables::report(flow, facts, &mut found);
     }
     assignments::report_triggers(&set, &mut found);
     foreign_placeholders::report_triggers(&set, &mut found);
-    hidden_variables::report(&set, &mut found);
-    dead_triggers::report(&set, &mut found);
-    trigger_cycles::report(&set, &mut found);
+    variables::hidden_variables::report(&set, &mut found);
+    triggers::dead_triggers::report(&set, &mut found);
+    triggers::trigger_cycles::report(&set, &mut found);
     found
 }
 

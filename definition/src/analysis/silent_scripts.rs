@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::reads::{Read, reads, reads_of, snippets_of};
+use super::facts::reads::{Read, reads, reads_of, snippets_of};
 use super::{Analysis, Flow};
 use crate::definition::{FaultCode, NodeConfig};
 use crate::graph::diagnostics::pointer;

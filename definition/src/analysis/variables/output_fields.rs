@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::flow_facts::FlowFacts;
-use super::reads::{reads, snippets_of};
-use super::{Analysis, Flow};
+use crate::analysis::facts::flow_facts::FlowFacts;
+use crate::analysis::facts::reads::{reads, snippets_of};
+use crate::analysis::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 use crate::graph::diagnostics::pointer;
@@ -14,7 +14,7 @@ use crate::graph::{Graph, NodeIx, NodeKind, SnippetIx, unknown_field};
 const MAX_PASSED: usize = 4;
 
 /// Reports each such field in the conditions of a node's edges, and in the nodes that follow one node only.
-pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     let graph = flow.graph;
     let numbers = edge_numbers(flow);
     for (place, node) in graph.nodes.iter().enumerate() {

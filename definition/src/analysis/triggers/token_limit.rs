@@ -3,15 +3,15 @@
 
 use serde_json::json;
 
-use super::emitted_events::can_match;
-use super::{Analysis, Flow, WorkflowSet};
+use crate::analysis::facts::emitted_events::can_match;
+use crate::analysis::{Analysis, Flow, WorkflowSet};
 use crate::definition::{CompressionConfig, FaultCode, TriggerDefinition};
 use crate::event_type::EventType;
 use crate::graph::diagnostics::pointer;
 use crate::graph::{ContextNode, NodeKind};
 
 /// Reports a `config.tokenLimit` or a `config.compression` without effect.
-pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysis) {
     let graph = flow.graph;
     let (limit, compression) = (graph.config.token_limit, graph.config.compression.as_ref());
     if graph.triggered || (limit.is_none() && compression.is_none()) {

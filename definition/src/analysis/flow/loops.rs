@@ -1,13 +1,13 @@
 //! `LOOP_WITHOUT_EXIT`: the loop has an exit that no run takes; only `config.maxSteps` ends it.
 
-use super::flow_facts::FlowFacts;
-use super::{Analysis, Flow};
+use crate::analysis::facts::flow_facts::FlowFacts;
+use crate::analysis::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::graph::diagnostics::pointer;
 use crate::graph::structure::scc::terminal_components;
 
 /// Reports each such loop at its first node.
-pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     let count = flow.graph.nodes.len();
     found.work += count as u64;
     let dead: Vec<bool> = (0..count)

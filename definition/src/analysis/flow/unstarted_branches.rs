@@ -1,13 +1,13 @@
 //! `BRANCH_NEVER_STARTS`: the JOIN is decided before the path starts, however the earlier paths end.
 
-use super::flow_facts::FlowFacts;
-use super::join_feasibility::{can_start, width};
-use super::{Analysis, Flow};
+use crate::analysis::facts::flow_facts::FlowFacts;
+use crate::analysis::facts::join_feasibility::{can_start, width};
+use crate::analysis::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::graph::diagnostics::pointer;
 
 /// Reports the first such path of each fork; the paths after it do not start either.
-pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     for (fork, ends) in flow.graph.forks.iter().zip(&facts.forks) {
         found.work += fork.paths.len() as u64;
         let width = width(fork, flow.graph.config.max_concurrent_branches);

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flow_facts::FlowFacts;
-use super::reads::{reads, snippets_of, words_of_json};
-use super::{Analysis, Flow, is_stated};
+use crate::analysis::facts::flow_facts::FlowFacts;
+use crate::analysis::facts::reads::{reads, snippets_of, words_of_json};
+use crate::analysis::{Analysis, Flow, is_stated};
 use crate::definition::{FaultCode, MergeVariables, VariableScope};
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Fork, Graph, NodeIx, NodeKind};
 
 /// Reports each variable that a node of a branch assigns, that no branch of the fork reads, and that other nodes read. The branch's copy
 /// ends with the branch, so that nothing ever reads the assigned value.
-pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     let graph = flow.graph;
     if (0..graph.nodes.len() as NodeIx).all(|node| assigned(graph, node).is_none()) {
         return;

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use super::reads::words_of_json;
-use super::{Analysis, PlacedTrigger, WorkflowSet, is_stated};
+use crate::analysis::facts::reads::words_of_json;
+use crate::analysis::{Analysis, PlacedTrigger, WorkflowSet, is_stated};
 use crate::definition::{FaultCode, TriggerAction, VariableDefinition, VariableScope, nearest};
 
 /// Minimum length of a name that counts as misspelt.
 const SHORTEST_NAME: usize = 4;
 
 /// Reports each such SET_VARIABLE.
-pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
+pub(in crate::analysis) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
     let mut words: Option<BTreeMap<String, usize>> = None;
     for placed in set.every_trigger() {

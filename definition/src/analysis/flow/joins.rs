@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::flow_facts::FlowFacts;
-use super::join_feasibility::{CountedEnd, Infeasible, wanted};
-use super::{Analysis, Flow};
+use crate::analysis::facts::flow_facts::FlowFacts;
+use crate::analysis::facts::join_feasibility::{CountedEnd, Infeasible, wanted};
+use crate::analysis::{Analysis, Flow};
 use crate::definition::{FaultCode, JoinStrategy};
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Fork, NodeKind, ValueSpec};
 
 /// Reports each such JOIN, and each MAP of a literal list that is too short.
-pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     for (fork, ends) in flow.graph.forks.iter().zip(&facts.forks) {
         let Some(why) = ends.infeasible else { continue };
         let (code, key) = match (why, fork.join.strategy) {

@@ -11,15 +11,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::emitted_events::{emitted_by_action, emitted_by_run, is_unbounded, started_by};
-use super::{Analysis, PlacedTrigger, WorkflowSet};
+use crate::analysis::facts::emitted_events::{emitted_by_action, emitted_by_run, is_unbounded, started_by};
+use crate::analysis::{Analysis, PlacedTrigger, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event_type::EventType;
 use crate::graph::NodeIx;
 use crate::graph::structure::scc::components;
 
 /// Reports each trigger that fires itself, and each cycle of workflows once.
-pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
+pub(in crate::analysis) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
     let watching: Vec<UnboundedTrigger<'_>> = set
         .every_trigger()

@@ -5,21 +5,21 @@ use crate::script::{Path, Step, free_names};
 
 /// A name that a snippet reads.
 #[derive(Debug, PartialEq)]
-pub(super) struct Read {
-    pub(super) name: String,
+pub(in crate::analysis) struct Read {
+    pub(in crate::analysis) name: String,
     /// The member that is read of the name.
-    pub(super) member: Option<String>,
+    pub(in crate::analysis) member: Option<String>,
 }
 
 impl Read {
     /// True if the name is the output of the previous node.
-    pub(super) fn is_output(&self) -> bool {
+    pub(in crate::analysis) fn is_output(&self) -> bool {
         matches!(&*self.name, "output" | "result")
     }
 }
 
 /// Returns the snippets of a node in which `output` is the output of the previous node, with their keys in its config.
-pub(super) fn snippets_of(node: &Node) -> Vec<(&'static str, SnippetIx)> {
+pub(in crate::analysis) fn snippets_of(node: &Node) -> Vec<(&'static str, SnippetIx)> {
     let value = |key, value: &ValueSpec| match value {
         ValueSpec::Expression(text) | ValueSpec::Template(text) => Some((key, *text)),
         ValueSpec::Literal(_) | ValueSpec::List(_) | ValueSpec::Object(_) => None,
@@ -57,13 +57,13 @@ pub(super) fn snippets_of(node: &Node) -> Vec<(&'static str, SnippetIx)> {
 }
 
 /// Returns the names that the snippet at `ix` reads.
-pub(super) fn reads(graph: &Graph, ix: SnippetIx) -> Vec<Read> {
+pub(in crate::analysis) fn reads(graph: &Graph, ix: SnippetIx) -> Vec<Read> {
     reads_of(graph.snippet(ix))
 }
 
 /// Returns the names that a snippet reads. Members that are called are omitted, and so are members in the blocks and helpers of a
 /// template, which may be absent.
-pub(super) fn reads_of(snippet: &Snippet) -> Vec<Read> {
+pub(in crate::analysis) fn reads_of(snippet: &Snippet) -> Vec<Read> {
     let source = &*snippet.source;
     let mut found = in_tags(source);
     match snippet.kind {
@@ -112,7 +112,7 @@ fn in_tags(text: &str) -> Vec<Read> {
 }
 
 /// Returns the words of a JSON text: its keys, and the words in its strings.
-pub(super) fn words_of_json(text: String) -> impl Iterator<Item = String> {
+pub(in crate::analysis) fn words_of_json(text: String) -> impl Iterator<Item = String> {
     let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '$');
     // An escape such as `\n` ends with a letter, which is no part of the next word.
     let text = ["\\n", "\\r", "\\t"]

@@ -10,46 +10,46 @@ use std::collections::BinaryHeap;
 
 use super::conditions::{Choices, choices, edge_choices};
 use super::join_feasibility::{CountedEnd, Infeasible, PathOutcomes, can_fail, can_succeed, wanted, width};
-use super::{Flow, WorkflowSet};
+use crate::analysis::{Flow, WorkflowSet};
 use crate::definition::{DEFAULT_MAX_STEPS, TriggerAction};
 use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind, QuestionTimeout};
 
 /// A transition out of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Transition {
-    pub(super) to: NodeIx,
+pub(in crate::analysis) struct Transition {
+    pub(in crate::analysis) to: NodeIx,
     /// True if taken after a failure (`onError`).
     pub(super) is_error: bool,
 }
 
 /// Possible outcomes of a fork.
 #[derive(Debug, Default)]
-pub(super) struct ForkFacts {
-    pub(super) paths: Vec<PathOutcomes>,
+pub(in crate::analysis) struct ForkFacts {
+    pub(in crate::analysis) paths: Vec<PathOutcomes>,
     /// Reason why the JOIN cannot succeed.
-    pub(super) infeasible: Option<Infeasible>,
+    pub(in crate::analysis) infeasible: Option<Infeasible>,
 }
 
 /// Facts about one workflow.
 #[derive(Debug)]
-pub(super) struct FlowFacts {
+pub(in crate::analysis) struct FlowFacts {
     /// Transitions that the conditions allow.
     next: Vec<Vec<Transition>>,
     completes: Vec<bool>,
     fails: Vec<bool>,
     /// True for nodes that some run enters.
-    pub(super) reached: Vec<bool>,
+    pub(in crate::analysis) reached: Vec<bool>,
     /// True for nodes from which some run reaches the end of the region: END, or the JOIN.
-    pub(super) live: Vec<bool>,
+    pub(in crate::analysis) live: Vec<bool>,
     /// Indexed as [`Graph::forks`].
-    pub(super) forks: Vec<ForkFacts>,
+    pub(in crate::analysis) forks: Vec<ForkFacts>,
     /// True if some run completes.
     pub(super) can_complete: bool,
 }
 
 impl FlowFacts {
     /// Computes the facts of every workflow of the set; `work` counts the visited items.
-    pub(super) fn of_all(set: &WorkflowSet<'_>, work: &mut u64) -> Vec<Self> {
+    pub(in crate::analysis) fn of_all(set: &WorkflowSet<'_>, work: &mut u64) -> Vec<Self> {
         let places = set.places();
         let calls: Vec<Vec<usize>> = set
             .flows
@@ -72,7 +72,7 @@ impl FlowFacts {
     }
 
     /// Returns the transitions out of a node that some run takes.
-    pub(super) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Transition> {
+    pub(in crate::analysis) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Transition> {
         let (completes, fails) = (self.completes[node as usize], self.fails[node as usize]);
         let transitions = self.next[node as usize].iter().copied();
         transitions.filter(move |transition| if transition.is_error { fails } else { completes })

@@ -7,7 +7,7 @@ use crate::script::{Plain, is_truthy};
 
 /// Truth of a condition, as far as its text determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Truth {
+pub(in crate::analysis) enum Truth {
     /// True in every run.
     Always,
     /// False in every run.
@@ -26,12 +26,12 @@ pub(super) fn truth(text: &str) -> Truth {
 }
 
 /// Returns the truth of an optional condition; an absent one is always true.
-pub(super) fn truth_of(text: Option<&str>) -> Truth {
+pub(in crate::analysis) fn truth_of(text: Option<&str>) -> Truth {
     text.map_or(Truth::Always, truth)
 }
 
 /// True if two evaluations in succession return equal values.
-pub(super) fn is_steady(text: &str) -> bool {
+pub(in crate::analysis) fn is_steady(text: &str) -> bool {
     let text = without_comparisons(text);
     !["random", "Date", "++", "--", "="]
         .iter()
@@ -49,7 +49,7 @@ fn without_comparisons(text: &str) -> String {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Choices {
     /// Targets, in the order of evaluation.
-    pub(super) targets: Vec<NodeIx>,
+    pub(in crate::analysis) targets: Vec<NodeIx>,
     /// True if the choice can fail: a condition must be evaluated, or no condition is certain to be true.
     pub(super) can_fail: bool,
 }

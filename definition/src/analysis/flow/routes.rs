@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::conditions::{Truth, is_steady, truth_of};
-use super::{Analysis, Flow};
+use crate::analysis::facts::conditions::{Truth, is_steady, truth_of};
+use crate::analysis::{Analysis, Flow};
 use crate::definition::json::Step;
 use crate::definition::{EdgeDefinition, FaultCode, NodeExits, RouteConfig};
 use crate::graph::diagnostics::pointer;
 use crate::graph::{Node, NodeKind};
 
 /// Reports each such route.
-pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
+pub(in crate::analysis) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     let definition = flow.definition;
     let mut edges: Vec<Vec<usize>> = vec![Vec::new(); definition.nodes.len()];
     found.work += definition.edges.len() as u64;

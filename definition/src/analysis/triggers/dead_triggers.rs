@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::conditions::{Truth, truth_of};
-use super::emitted_events::may_emit;
-use super::{Analysis, WorkflowSet};
+use crate::analysis::facts::conditions::{Truth, truth_of};
+use crate::analysis::facts::emitted_events::may_emit;
+use crate::analysis::{Analysis, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event_type::EventType;
 
 /// Reports each such enabled trigger.
-pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
+pub(in crate::analysis) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
     // cache: whether each workflow may raise an event type
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();

@@ -9,7 +9,7 @@ use crate::graph::{Fork, JoinRule};
 
 /// Possible ends of one path of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PathOutcomes {
+pub(in crate::analysis) struct PathOutcomes {
     pub(super) completes: bool,
     pub(super) fails: bool,
     /// Minimum time to completion, in milliseconds.
@@ -18,14 +18,14 @@ pub(super) struct PathOutcomes {
 
 /// The sort of end that a strategy counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountedEnd {
+pub(in crate::analysis) enum CountedEnd {
     Completed,
     Failed,
 }
 
 /// Reason why a JOIN cannot succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Infeasible {
+pub(in crate::analysis) enum Infeasible {
     /// Fewer paths can end in the counted way than the strategy requires.
     TooFew {
         able: usize,
@@ -41,7 +41,7 @@ pub(super) enum Infeasible {
 }
 
 /// Returns the counted sort of end, and the number of such ends of `all` paths that decide for success.
-pub(super) fn wanted(rule: &JoinRule, all: usize) -> (CountedEnd, usize) {
+pub(in crate::analysis) fn wanted(rule: &JoinRule, all: usize) -> (CountedEnd, usize) {
     match rule.strategy {
         JoinStrategy::AllCompleted => (CountedEnd::Completed, all),
         JoinStrategy::AnyCompleted => (CountedEnd::Completed, 1),
@@ -52,7 +52,7 @@ pub(super) fn wanted(rule: &JoinRule, all: usize) -> (CountedEnd, usize) {
 }
 
 /// Returns the maximum number of concurrent paths.
-pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
+pub(in crate::analysis) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
     match fork.strategy {
         ForkStrategy::Serial => 1,
         ForkStrategy::Parallel => max_concurrent.map_or(fork.paths.len(), |most| (most as usize).max(1)),
@@ -140,7 +140,7 @@ impl OutcomeCounts {
 }
 
 /// Returns for each path whether some run starts it, because the JOIN can be undecided at that point.
-pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Vec<bool> {
+pub(in crate::analysis) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Vec<bool> {
     let (counted, wanted) = wanted(&fork.join, fork.paths.len());
     let spare = paths.len().saturating_sub(wanted);
     let mut before = OutcomeCounts::default();

@@ -1,13 +1,13 @@
 //! Events that the threads of a workflow raise, and those that a trigger's action causes.
 
-use super::Flow;
 use super::conditions::{Truth, truth_of};
+use crate::analysis::Flow;
 use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::event_type::EventType;
 use crate::graph::{ContextNode, Graph, NodeKind};
 
 /// True if a thread of the workflow may raise such an event. If the nodes do not determine it, the result is true.
-pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
+pub(in crate::analysis) fn may_emit(graph: &Graph, event: EventType) -> bool {
     let any = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
     let has_llm = || any(|kind| matches!(kind, NodeKind::Llm(_)));
     match event {
@@ -65,7 +65,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
 }
 
 /// Returns the events of a run without failures, raised by its own threads, excluding those of called workflows.
-pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
+pub(in crate::analysis) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     let mut events = vec![
         EventType::ThreadStarted,
         EventType::NodeStarted,
@@ -97,7 +97,7 @@ pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
 }
 
 /// Returns the events that a trigger's action emits in the thread that raised its event; `target` is the started workflow.
-pub(super) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
+pub(in crate::analysis) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
     let event = trigger.condition.event_type;
     let is_over = matches!(
         event,
@@ -135,7 +135,7 @@ pub(super) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flo
 }
 
 /// Returns the workflow that a trigger's action starts.
-pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
+pub(in crate::analysis) fn started_by(action: &TriggerAction) -> Option<&str> {
     match action {
         TriggerAction::StartWorkflow { workflow_id, .. } => Some(workflow_id),
         TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(&execute.triggered_workflow_id),
@@ -149,7 +149,7 @@ pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
 }
 
 /// True if the trigger is enabled and may match.
-pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
+pub(in crate::analysis) fn can_match(trigger: &TriggerDefinition) -> bool {
     trigger.enabled
         && trigger.schedule.is_none()
         && truth_of(trigger.condition.expression.as_deref()) != Truth::Never
@@ -158,7 +158,7 @@ pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
 
 /// True if the trigger fires at every event of its type without limit. A trigger in a workflow counts its firings for each run
 /// separately, so `maxTriggers` does not limit an action that starts another run.
-pub(super) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> bool {
+pub(in crate::analysis) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> bool {
     let starts_a_run = matches!(trigger.action, TriggerAction::StartWorkflow { .. });
     let is_counted = trigger.max_triggers.is_some_and(|most| most > 0);
     can_match(trigger)
