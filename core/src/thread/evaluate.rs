@@ -269,7 +269,7 @@ fn outcome(
             }
             NodeKind::UserInteraction(node) => texts(
                 graph,
-                // The order is read by `nodes/interaction.rs`: the question is the first text.
+                // The order is read by `nodes/questions/interaction.rs`: the question is the first text.
                 [Some(node.question), node.assignee].into_iter(),
                 scope,
                 evaluator,

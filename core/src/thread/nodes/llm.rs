@@ -29,7 +29,7 @@ use pirn_definition::message::{Message, Part, Role, ToolCall};
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::consent::{ConsentOutcome, result_of_call};
+use super::questions::consent::{ConsentOutcome, result_of_call};
 use super::request;
 use crate::thread::context::{Progress, StepContext, evaluate, failure};
 use crate::thread::data::effect::{

@@ -1,17 +1,16 @@
 //! Node types, one file each, with functions to enter the node and to process answers. The table below dispatches to them.
+//! `questions/` contains USER_INTERACTION and the questions of other nodes.
 //!
 //! Not here: the walk along edges, retries and safe points, which are equal for all node types (`step.rs`, `retry.rs`,
 //! `safe_point.rs` of the folder above).
 
 mod code;
-pub(in crate::thread) mod consent;
 pub(super) mod context;
 pub(super) mod fork;
-pub(in crate::thread) mod interaction;
 pub(super) mod llm;
 pub(super) mod loops;
 pub(super) mod map;
-pub(in crate::thread) mod question;
+pub(super) mod questions;
 pub(super) mod request;
 pub(super) mod route;
 pub(super) mod script;
@@ -53,7 +52,7 @@ pub(in crate::thread) fn enter(cx: &mut StepContext<'_>) -> Progress {
         NodeKind::Map(_) => map::enter(cx),
         NodeKind::Context(node) => context::enter(cx, node),
         NodeKind::Tool { arguments, .. } => tool::enter(cx, arguments),
-        NodeKind::UserInteraction(_) => interaction::enter(cx),
+        NodeKind::UserInteraction(_) => questions::interaction::enter(cx),
         NodeKind::LoopStart(node) => loops::enter_start(cx, node),
         NodeKind::LoopEnd { start, break_condition } => loops::enter_end(cx, *start, *break_condition),
         NodeKind::WaitTime(after_ms) => wait::enter_time(cx, *after_ms),
@@ -101,7 +100,7 @@ impl NodeRun {
             Self::Map(stage) => map::answer(cx, stage, effect, outcome),
             Self::Context(stage) => context::answer(cx, stage, effect, outcome),
             Self::Tool(stage) => tool::answer(cx, stage, effect, outcome),
-            Self::Interaction(stage) => interaction::answer(cx, stage, effect, outcome),
+            Self::Interaction(stage) => questions::interaction::answer(cx, stage, effect, outcome),
             Self::LoopStart { id } if id == effect => loops::answer_start(cx, outcome),
             Self::LoopEnd { id } if id == effect => loops::answer_end(cx, outcome),
             Self::Wait { id } if id == effect => wait::answer(cx, outcome),
@@ -157,7 +156,7 @@ impl NodeRun {
             Self::Code(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Script(stage) => script::abandon(cx, &stage),
             Self::Tool(stage) => tool::abandon(cx, &stage),
-            Self::Interaction(stage) => interaction::abandon(cx, &stage),
+            Self::Interaction(stage) => questions::interaction::abandon(cx, &stage),
             Self::Subgraph(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Map(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
             Self::Context(stage) => context::abandon(cx, &stage),

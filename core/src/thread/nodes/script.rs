@@ -31,8 +31,8 @@ use pirn_events::event::Field;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::consent::ConsentOutcome;
-use super::question::{QuestionContent, QuestionOutcome};
+use super::questions::consent::ConsentOutcome;
+use super::questions::question::{QuestionContent, QuestionOutcome};
 use super::tool::value_of;
 use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
 use crate::thread::data::effect::{Callee, Effect, EffectId, Evaluation, Outcome, TimerPurpose, ToolResult};

@@ -9,7 +9,7 @@ use pirn_definition::graph::{NodeKind, ValueSpec};
 use pirn_definition::message::ToolCall;
 use serde_json::{Value, json};
 
-use super::consent::ConsentOutcome;
+use super::questions::consent::ConsentOutcome;
 use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
 use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
 use crate::thread::data::question::{Consent, Interaction};

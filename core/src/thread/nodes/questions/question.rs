@@ -15,21 +15,21 @@ use crate::thread::machine::ThreadMachine;
 
 /// Content of a question, without its location.
 #[derive(Default)]
-pub(super) struct QuestionContent {
-    pub(super) question: Arc<str>,
-    pub(super) assignee: Option<Arc<str>>,
-    pub(super) schema: Option<Arc<Map<String, Value>>>,
-    pub(super) choices: Option<Arc<Vec<Value>>>,
-    pub(super) timeout_ms: Option<Millis>,
-    pub(super) tool: Option<Arc<ToolConsent>>,
-    pub(super) client_tool: Option<Arc<ClientCall>>,
+pub(in crate::thread::nodes) struct QuestionContent {
+    pub(in crate::thread::nodes) question: Arc<str>,
+    pub(in crate::thread::nodes) assignee: Option<Arc<str>>,
+    pub(in crate::thread::nodes) schema: Option<Arc<Map<String, Value>>>,
+    pub(in crate::thread::nodes) choices: Option<Arc<Vec<Value>>>,
+    pub(in crate::thread::nodes) timeout_ms: Option<Millis>,
+    pub(in crate::thread::nodes) tool: Option<Arc<ToolConsent>>,
+    pub(in crate::thread::nodes) client_tool: Option<Arc<ClientCall>>,
     /// True for a question of a script. The schema has not been validated, in contrast to that of a node.
-    pub(super) is_of_script: bool,
+    pub(in crate::thread::nodes) is_of_script: bool,
 }
 
 impl QuestionContent {
     /// Adds the location.
-    pub(super) fn of(self, thread: &ThreadMachine, id: EffectId) -> Interaction {
+    pub(in crate::thread::nodes) fn of(self, thread: &ThreadMachine, id: EffectId) -> Interaction {
         Interaction {
             id: interaction_id(thread, id),
             node_id: Arc::clone(&thread.graph().node(thread.at).id),
@@ -46,7 +46,7 @@ impl QuestionContent {
 }
 
 /// End of a question.
-pub(super) enum QuestionOutcome {
+pub(in crate::thread::nodes) enum QuestionOutcome {
     /// A person answered.
     Answered(PersonsAnswer),
     /// The time limit passed without an answer.
@@ -57,7 +57,7 @@ pub(super) enum QuestionOutcome {
 
 impl OpenQuestion {
     /// Opens a question.
-    pub(super) fn put(cx: &mut StepContext<'_>, content: QuestionContent) -> Self {
+    pub(in crate::thread::nodes) fn put(cx: &mut StepContext<'_>, content: QuestionContent) -> Self {
         let (id, timeout_ms) = (cx.next_effect(), content.timeout_ms);
         let unchecked_schema = content.schema.clone().filter(|_| content.is_of_script);
         // Checked here, because the fields need clones of schema and choices.
@@ -99,7 +99,12 @@ impl OpenQuestion {
     }
 
     /// Processes an awaited answer and cancels the other effect.
-    pub(super) fn handle_answer(self, cx: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> QuestionOutcome {
+    pub(in crate::thread::nodes) fn handle_answer(
+        self,
+        cx: &mut StepContext<'_>,
+        effect: EffectId,
+        outcome: Outcome,
+    ) -> QuestionOutcome {
         // The person and the time limit race: the first answer in the queue decides, and the other effect is cancelled.
         if self.timer == Some(effect) {
             cx.out.push(Effect::Drop { id: self.id });
@@ -125,7 +130,7 @@ impl OpenQuestion {
     }
 
     /// Cancels the question.
-    pub(super) fn withdraw(self, cx: &mut StepContext<'_>) {
+    pub(in crate::thread::nodes) fn withdraw(self, cx: &mut StepContext<'_>) {
         cx.out.push(Effect::Drop { id: self.id });
         if let Some(id) = self.timer {
             cx.out.push(Effect::Drop { id });

@@ -17,7 +17,7 @@ use crate::thread::data::question::{ClientCall, Consent, ConsentAnswer, Interact
 use crate::thread::machine::ThreadMachine;
 
 /// Result of an answer.
-pub(super) enum ConsentOutcome {
+pub(in crate::thread::nodes) enum ConsentOutcome {
     /// Still waiting, in this state.
     Waits(Consent),
     /// The call has a result. Contains the arguments if a person changed them.
@@ -26,7 +26,12 @@ pub(super) enum ConsentOutcome {
 
 impl Consent {
     /// Opens the question.
-    pub(super) fn ask(cx: &mut StepContext<'_>, name: String, tool_call_id: String, request: ConsentRequest) -> Self {
+    pub(in crate::thread::nodes) fn ask(
+        cx: &mut StepContext<'_>,
+        name: String,
+        tool_call_id: String,
+        request: ConsentRequest,
+    ) -> Self {
         let tool = Arc::new(ToolConsent {
             name,
             arguments: request.arguments,
@@ -44,7 +49,7 @@ impl Consent {
     }
 
     /// Requests the result of a call from the run's client. Returns the effect that awaits it.
-    pub(super) fn ask_client(cx: &mut StepContext<'_>, call: &ToolCall) -> (EffectId, Self) {
+    pub(in crate::thread::nodes) fn ask_client(cx: &mut StepContext<'_>, call: &ToolCall) -> (EffectId, Self) {
         let call = Arc::new(ClientCall {
             name: call.name.clone(),
             arguments: call.arguments.clone(),
@@ -55,7 +60,7 @@ impl Consent {
     }
 
     /// Processes an awaited answer. An approved call uses this idempotency key.
-    pub(super) fn answer(
+    pub(in crate::thread::nodes) fn answer(
         self,
         cx: &mut StepContext<'_>,
         key: EffectId,
@@ -104,7 +109,7 @@ impl Consent {
     }
 
     /// Returns the question while it is open.
-    pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+    pub(in crate::thread::nodes) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {
             // Built on demand, so that the stage stores the call once, not a second time inside the question.
             Self::Asked {
@@ -119,7 +124,7 @@ impl Consent {
     }
 
     /// Cancels the question or the call.
-    pub(super) fn abandon(&self, cx: &mut StepContext<'_>) {
+    pub(in crate::thread::nodes) fn abandon(&self, cx: &mut StepContext<'_>) {
         match self {
             Self::Asked { question, .. } | Self::Client { question, .. } => question.withdraw(cx),
             Self::Allowed { id, .. } => cx.out.push(Effect::Drop { id: *id }),
@@ -144,7 +149,7 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> QuestionConte
 }
 
 /// Returns the result of a call for the model. A failed call is a result too: the model, not the node, decides about it.
-pub(super) fn result_of_call(outcome: Outcome) -> ToolResult {
+pub(in crate::thread::nodes) fn result_of_call(outcome: Outcome) -> ToolResult {
     match outcome {
         Outcome::Tool(result) => *result,
         // The tool is a workflow. Text is passed on as it is: as JSON it would have quotes.

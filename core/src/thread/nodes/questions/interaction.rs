@@ -8,7 +8,7 @@ use pirn_definition::graph::{InteractionNode, NodeKind, QuestionTimeout};
 use serde_json::{Map, Value, json};
 
 use super::question::{QuestionContent, QuestionOutcome};
-use crate::thread::context::{Progress, StepContext, done, failure};
+use crate::thread::context::{Progress, StepContext, done, evaluate, failure};
 use crate::thread::data::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
 use crate::thread::data::question::{Interaction, OpenQuestion};
 use crate::thread::data::stages::{AskedQuestion, InteractionStage, NodeRun};
@@ -16,7 +16,7 @@ use crate::thread::machine::ThreadMachine;
 
 impl InteractionStage {
     /// Returns the open question, with the effect that awaits its answer.
-    pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+    pub(in crate::thread::nodes) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         // Before the templates are rendered there is no question to show.
         let (Self::Asked(asked), NodeKind::UserInteraction(node)) = (self, &thread.graph().node(thread.at).kind) else {
             return None;
@@ -40,12 +40,12 @@ fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>
     }
 }
 
-pub(super) fn enter(cx: &mut StepContext<'_>) -> Progress {
-    let id = super::evaluate(cx, Evaluation::Texts);
+pub(in crate::thread::nodes) fn enter(cx: &mut StepContext<'_>) -> Progress {
+    let id = evaluate(cx, Evaluation::Texts);
     Progress::Wait(NodeRun::Interaction(InteractionStage::Texts { id }))
 }
 
-pub(super) fn answer(
+pub(in crate::thread::nodes) fn answer(
     cx: &mut StepContext<'_>,
     stage: InteractionStage,
     effect: EffectId,
@@ -126,7 +126,7 @@ fn taken(cx: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>, 
 }
 
 /// Cancels the active effects of the node.
-pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &InteractionStage) {
+pub(in crate::thread::nodes) fn abandon(cx: &mut StepContext<'_>, stage: &InteractionStage) {
     match stage {
         InteractionStage::Texts { id } => cx.out.push(Effect::Drop { id: *id }),
         InteractionStage::Asked(asked) => asked.open().withdraw(cx),
