@@ -1,6 +1,6 @@
 //! The picture, from the layouts of all regions.
 
-use super::arrange::straightened;
+use super::layers::arrange::straightened;
 use super::legs::Legs;
 use super::nest::{Kind, Nest, Part};
 use super::regions::{OWN, Placed, TITLE, own_height};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::graph::{Body, Item, Leg};
+use super::layers::graph::{Body, Item, Leg};
+use super::layers::rank::LOOP;
 use super::nest::{Kind, Nest, Part};
-use super::rank::LOOP;
 use crate::boxes::Text;
 use crate::drawing::EdgeKind;
 use crate::sketch::{Arrow, Sketch};

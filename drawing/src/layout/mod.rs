@@ -2,21 +2,13 @@
 //!
 //! Not here: texts and their sizes (`boxes`), and colours (`svg`).
 
-mod arrange;
 mod assemble;
-mod channels;
 mod column;
-mod columns;
-mod graph;
-mod heights;
+mod layers;
 mod legs;
 mod nest;
-mod order;
 mod pack;
-mod rank;
 mod regions;
-mod rows;
-mod simplex;
 
 use crate::boxes::{Measured, Text};
 use crate::drawing::Drawing;
@@ -48,7 +40,7 @@ fn layered(sketch: &Sketch, boxes: &mut [Measured]) -> Option<Drawing> {
     let nest = Nest::of(sketch);
     let legs = Legs::of(sketch, &nest, &labels);
     for (count, one) in legs.leaving(&nest, boxes.len()).into_iter().zip(&mut *boxes) {
-        one.width = one.width.max(columns::PORTS * (count + 1));
+        one.width = one.width.max(layers::columns::PORTS * (count + 1));
     }
     let regions = regions::arrange(sketch, &nest, &legs, boxes, &labels)?;
     Some(assemble(sketch, &nest, &legs, &regions, boxes, &labels))

@@ -1,7 +1,7 @@
 //! Parts of a region that no edge connects are laid out on their own, and packed next to each other.
 
-use super::arrange::arrange;
-use super::graph::{Arranged, Body, Graph};
+use super::layers::arrange::arrange;
+use super::layers::graph::{Arranged, Body, Graph};
 
 /// Space between two parts.
 const GAP: i32 = 28;

@@ -1,6 +1,6 @@
 //! The layout of all regions, from the inside to the outside.
 
-use super::graph::{Arranged, Body, Graph};
+use super::layers::graph::{Arranged, Body, Graph};
 use super::legs::Legs;
 use super::nest::{Kind, Nest, Part};
 use super::pack::pack;

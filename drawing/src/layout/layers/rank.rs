@@ -121,7 +121,7 @@ fn is_loop(graph: &Graph, leg: &Leg) -> bool {
 }
 
 /// The class of legs from a LOOP_END to its LOOP_START.
-pub(super) const LOOP: u8 = 1;
+pub(in crate::layout) const LOOP: u8 = 1;
 
 /// A leg of a loop that leads back and is in no cycle would contradict the others: it leads forward if its target cannot reach its
 /// source.

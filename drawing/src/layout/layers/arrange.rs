@@ -9,7 +9,7 @@ use super::rank::rank;
 use super::rows::{Hop, LABEL_GAP, Part, Rows};
 
 /// Computes the positions of a region's parts; nothing if the region is too large.
-pub(super) fn arrange(mut graph: Graph) -> Option<Arranged> {
+pub(in crate::layout) fn arrange(mut graph: Graph) -> Option<Arranged> {
     let ranks = rank(&mut graph);
     let mut rows = Rows::of(&graph, &ranks)?;
     order::sort(&graph, &mut rows);
@@ -145,7 +145,7 @@ impl Drawer<'_> {
 }
 
 /// Removes repeated points, and points within a straight line.
-pub(super) fn straightened(points: &[[i32; 2]]) -> Vec<[i32; 2]> {
+pub(in crate::layout) fn straightened(points: &[[i32; 2]]) -> Vec<[i32; 2]> {
     let mut out: Vec<[i32; 2]> = Vec::with_capacity(points.len());
     for point in points {
         if out.last() == Some(point) {

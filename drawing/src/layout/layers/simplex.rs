@@ -3,8 +3,8 @@
 /// A minimum distance: `position[to] - position[from]` is at least `length`, and costs `weight` for each unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Distance {
-    pub(super) from: usize,
-    pub(super) to: usize,
+    pub(in crate::layout) from: usize,
+    pub(in crate::layout) to: usize,
     pub(super) length: i32,
     pub(super) weight: i32,
 }

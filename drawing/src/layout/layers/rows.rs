@@ -12,8 +12,8 @@ const MAX_ELEMENTS: usize = 6_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub(super) row: usize,
-    pub(super) width: i32,
-    pub(super) height: i32,
+    pub(in crate::layout) width: i32,
+    pub(in crate::layout) height: i32,
     pub(super) part: Part,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Port {
     /// Distance from the left edge of the element.
     pub(super) offset: i32,
     /// Class of the legs.
-    pub(super) class: u8,
+    pub(in crate::layout) class: u8,
 }
 
 /// A connection of two elements in adjacent rows, by the ports that face each other.

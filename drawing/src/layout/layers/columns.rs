@@ -15,7 +15,7 @@ const LINES: i32 = 12;
 /// Space between a line and a box.
 const ASIDE: i32 = 16;
 /// Least distance between two ports of a box, and between a port and a corner.
-pub(super) const PORTS: i32 = 10;
+pub(in crate::layout) const PORTS: i32 = 10;
 /// Most distance between two ports of a box.
 const FAR_PORTS: i32 = 36;
 

@@ -27,7 +27,7 @@ pub(super) struct Heights {
     pub(super) elements: Vec<i32>,
     /// Horizontal line of each net.
     pub(super) nets: Vec<i32>,
-    pub(super) height: i32,
+    pub(in crate::layout) height: i32,
 }
 
 /// Stacks the rows and channels.
