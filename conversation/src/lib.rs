@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Reading order:
-//! 1. `conversation`: the log of messages (`log.rs`), the request for a model (`request.rs`), `compression` and the machine around them.
+//! 1. `conversation`: the log of messages (`history/log.rs`), the request for a model (`requests/request.rs`), `compression` and the
+//!    machine around them.
 //! 2. `model_call`: retries, the choice of the profile, limits on requests, and prices.
 //! 3. `fair_queue`: a queue that takes turns between its users.
 

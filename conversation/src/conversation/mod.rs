@@ -11,52 +11,43 @@
 
 mod blocks;
 pub mod compression;
-mod entries;
 mod error;
 pub mod extractive;
+mod history;
 mod large_results;
-mod log;
 mod machine;
-mod marks;
 mod media;
 mod operation;
-mod order;
-mod pinned;
-mod position;
-mod prefix;
-mod prepared;
-mod request;
+mod requests;
 mod select;
 mod sub_agent;
 #[cfg(test)]
 mod tests;
 mod tokens;
-mod tool_pairs;
 mod usage;
-mod view;
 mod watch;
 
 pub use blocks::{block_before, split_block, tool_blocks, widen};
 pub use error::ConversationError;
+pub use history::log::{Basis, Conversation};
+pub use history::marks::MarkMap;
+pub use history::view::Visible;
 pub use large_results::{
     DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, LargeResults, ShownResult, artifact_of, no_longer_shown,
     read_artifact, recall, shown_result,
 };
-pub use log::{Basis, Conversation};
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
-pub use marks::MarkMap;
 pub use media::MediaRule;
 pub use operation::{ResolvedContext, apply};
-pub use order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
-pub use pinned::pinned_messages;
-pub use position::{PinStrategy, pin_position};
-pub use prefix::{MessageKind, Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
-pub use prepared::{Outline, PreparedRequest};
-pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
+pub use requests::order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
+pub use requests::pinned::pinned_messages;
+pub use requests::position::{PinStrategy, pin_position};
+pub use requests::prefix::{MessageKind, Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
+pub use requests::prepared::{Outline, PreparedRequest};
+pub use requests::request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
+pub use requests::tool_pairs::{UNANSWERED, repair_tool_pairs};
 pub use select::{parse_selection, select, select_counted, select_from, select_positions};
 pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{CountedMessage, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
-pub use tool_pairs::{UNANSWERED, repair_tool_pairs};
 pub use usage::{Cost, Currency, TokenUsage};
-pub use view::Visible;
 pub use watch::{TokenLimit, TokenSignal, TokenWatch};

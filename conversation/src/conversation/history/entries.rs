@@ -11,7 +11,7 @@ use std::sync::Arc;
 use imbl::Vector;
 use pirn_definition::message::Message;
 
-use super::CountedMessage;
+use crate::conversation::CountedMessage;
 
 /// Maximum length of the private part. Small, because a clone copies it.
 const OWN: usize = 16;
@@ -137,7 +137,7 @@ impl Entries {
     /// Returns a copy that shares the tree nodes but has a separate root. [`Self::share`] moves a root with other holders to a new
     /// address, and addresses identify the owner of memory. With a shared root the measured memory would depend on how long the
     /// copy is held.
-    pub(super) fn apart(&self) -> Self {
+    pub(in crate::conversation) fn apart(&self) -> Self {
         Self {
             shared: self.shared.as_deref().map(|shared| Arc::new(shared.clone())),
             own: self.own.clone(),

@@ -3,7 +3,7 @@
 use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{block_before, split_block};
+use crate::conversation::blocks::{block_before, split_block};
 
 /// The placement of the pinned context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

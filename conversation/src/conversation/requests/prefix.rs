@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::order::{USER_FIRST, USER_LAST};
 use super::prepared::{ListId, Piece};
 use super::tool_pairs::UNANSWERED;
-use super::{Outline, PreparedRequest, Tokenizer, message_cost};
+use crate::conversation::{Outline, PreparedRequest, Tokenizer, message_cost};
 
 /// Hashes of the parts of a request that precede its messages in a provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum PrefixBreak {
     System,
     /// The pinned context was moved or changed.
     Pinned,
-    /// One of the two requests has a generated repair message at this index: see [`Repairs`](super::Repairs).
+    /// One of the two requests has a generated repair message at this index: see [`Repairs`](crate::conversation::Repairs).
     Repair,
     /// The conversation differs: it was compressed, or changed by an operation other than an append.
     History,
@@ -120,7 +120,7 @@ pub enum MessageKind {
     System,
     /// A message of the pinned context.
     Pinned,
-    /// A message that repairs the request: see [`Repairs`](super::Repairs).
+    /// A message that repairs the request: see [`Repairs`](crate::conversation::Repairs).
     Repair,
     /// Any other message of the conversation.
     History,

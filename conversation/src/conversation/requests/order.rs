@@ -10,7 +10,7 @@
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
-use super::CountedMessage;
+use crate::conversation::CountedMessage;
 
 /// User message inserted before a request that would start with the assistant.
 pub const USER_FIRST: &str = "[Earlier messages are omitted. The conversation continues:]";

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - The lists of an outline only grow. A request stores lengths of lists instead of messages, and later appends do not change the
 //!   first entries of a list. So a prepared request stays valid while the conversation grows, and
-//!   [`PrefixWatch`](super::PrefixWatch) may treat equal indices of one list as equal messages.
+//!   [`PrefixWatch`](crate::conversation::PrefixWatch) may treat equal indices of one list as equal messages.
 //! - A change other than an append (batch, rollback, replacement) discards the lists and starts new ones with a new generation. A
 //!   [`ListId`] contains the generation, so that it never refers to other messages than before.
 //! - A message is in a list only if no later append can remove it or insert a message before it. Stated results of open calls are
@@ -28,7 +28,9 @@ use super::order::{Repairs, USER_FIRST, USER_LAST, is_sent};
 use super::position::pin_position;
 use super::request::Sources;
 use super::tool_pairs::UNANSWERED;
-use super::{AgentKind, Basis, Conversation, CountedMessage, ModelRequest, RequestParts, Tokenizer, message_cost};
+use crate::conversation::{
+    AgentKind, Basis, Conversation, CountedMessage, ModelRequest, RequestParts, Tokenizer, message_cost,
+};
 
 /// A request for a model, with the figures that a run uses. [`Self::built`] returns the request with its messages.
 pub struct PreparedRequest {
@@ -310,8 +312,8 @@ struct Side {
 struct Half {
     /// Visible messages: index in the complete history, and number of earlier messages in the request.
     visible: Vec<(usize, usize)>,
-    /// Messages in the request. Append-only: an entry never changes, so that a request and [`super::PrefixWatch`] refer to it by
-    /// index.
+    /// Messages in the request. Append-only: an entry never changes, so that a request and
+    /// [`crate::conversation::PrefixWatch`] refer to it by index.
     kept: Vec<Kept>,
 }
 
@@ -343,8 +345,8 @@ impl Half {
 }
 
 impl Outline {
-    /// Returns the request that [`super::build_request`] would build. The cost is proportional to the messages appended since the
-    /// last call, unless the conversation was changed in another way.
+    /// Returns the request that [`crate::conversation::build_request`] would build. The cost is proportional to the
+    /// messages appended since the last call, unless the conversation was changed in another way.
     pub fn prepare(
         &mut self,
         conversation: &Conversation,

@@ -17,7 +17,7 @@ use super::order::{MessageRules, Repairs, drop_blank, repair_ends};
 use super::pinned::pinned_messages;
 use super::position::{PinStrategy, pin_position};
 use super::tool_pairs::repair_tool_pairs;
-use super::{Conversation, CountedMessage, Tokenizer};
+use crate::conversation::{Conversation, CountedMessage, Tokenizer};
 
 /// Kind of agent that sends a request. Determines which messages it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -95,7 +95,7 @@ impl ModelRequest {
 
 /// Builds a request. The result depends on the arguments only, so that a replay builds an equal one.
 ///
-/// The cost is proportional to the visible history. An [`Outline`](super::Outline) prepares requests without their messages,
+/// The cost is proportional to the visible history. An [`Outline`](crate::conversation::Outline) prepares requests without their messages,
 /// which are built only when a request is sent.
 pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
     Sources::of(parts).build(conversation, tokenizer)

@@ -13,7 +13,7 @@ use pirn_definition::message::Message;
 use serde::{Deserialize, Serialize};
 
 use super::entries::Entries;
-use super::{ConversationError, CountedMessage, MarkMap, Visible};
+use crate::conversation::{ConversationError, CountedMessage, MarkMap, Visible};
 
 /// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -173,7 +173,7 @@ impl Conversation {
     /// Returns a copy for a reader that retains it. It does not affect how this conversation's memory is attributed: see
     /// [`Entries::apart`].
     #[must_use]
-    pub(super) fn apart(&self) -> Self {
+    pub(in crate::conversation) fn apart(&self) -> Self {
         Self {
             log: self.log.apart(),
             marks: self.marks.clone(),
@@ -224,7 +224,7 @@ impl Conversation {
     }
 
     /// Returns the message at an index of the complete history.
-    pub(super) fn counted_at(&self, index: usize) -> Option<&CountedMessage> {
+    pub(in crate::conversation) fn counted_at(&self, index: usize) -> Option<&CountedMessage> {
         self.log.get(index).map(|entry| &entry.counted)
     }
 
@@ -332,7 +332,7 @@ impl Conversation {
 
     /// Archives the visible messages and shows `messages`, as one change. If `messages` are a tail of the visible ones, the batch
     /// starts there, so that nothing is stored twice.
-    pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = CountedMessage>) {
+    pub(in crate::conversation) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = CountedMessage>) {
         let length = self.log.len();
         // Collected, because the messages are compared before they are appended.
         let messages: Vec<CountedMessage> = messages.into_iter().collect();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use pirn_definition::message::{Message, Role};
 
-use super::Repairs;
+use crate::conversation::Repairs;
 
 /// The result of a call that has none.
 pub const UNANSWERED: &str = "No result: this tool call was interrupted before it returned.";

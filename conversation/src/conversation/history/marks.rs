@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::ConversationError;
+use crate::conversation::ConversationError;
 
 /// `{ originalIndices[], batchBoundaries[], boundaryToBatch[], currentBatch }`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

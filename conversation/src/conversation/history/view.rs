@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pirn_definition::message::Message;
 
-use super::CountedMessage;
 use super::entries::Entries;
+use crate::conversation::CountedMessage;
 
 /// Messages of a conversation, in order. Creating a view copies no messages.
 #[derive(Clone, Debug)]
