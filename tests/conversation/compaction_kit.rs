@@ -1,5 +1,5 @@
 //! Statements that survive five compressions in the sessions of compaction-conformance-kit (PyPI). The property with generated statements
-//! is in `random_checklists.rs` of the crate `pirn-conversation`.
+//! is in `random/checklists.rs` of the crate `pirn-conversation`.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -4,12 +4,12 @@ use pirn_definition::definition::CompressionParameter;
 use pirn_definition::message::Role;
 use serde_json::{Value, json};
 
-use super::super::compression::{
+use crate::conversation::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, CompressionStats, accept_result, compress,
     current_turn_tokens, finish_summary, plan_summary, replacement,
 };
-use super::super::{Conversation, CountedMessage, Estimator, MarkMap};
-use super::notation::{conversation, counted, messages, written};
+use crate::conversation::tests::notation::{conversation, counted, messages, written};
+use crate::conversation::{Conversation, CountedMessage, Estimator, MarkMap};
 
 type Texts<'a> = &'a [&'a str];
 
@@ -22,7 +22,7 @@ pub(super) fn context(texts: &[&str], strategy: &str, parameters: &Value) -> Com
     }
 }
 
-pub(super) fn done(context: &CompressionContext) -> CompressionResult {
+pub(in crate::conversation::tests) fn done(context: &CompressionContext) -> CompressionResult {
     match compress(context, &Estimator).expect("good parameters") {
         Compression::Done(result) => *result,
         Compression::Summarize(plan) => finish_summary(&plan, "SUMMARY", &Estimator),

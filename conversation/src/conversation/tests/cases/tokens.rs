@@ -1,5 +1,5 @@
-use super::super::{Conversation, CountedMessage, Estimator, TokenUsage, Tokenizer, message_cost};
-use super::notation::{conversation, message};
+use crate::conversation::tests::notation::{conversation, message};
+use crate::conversation::{Conversation, CountedMessage, Estimator, TokenUsage, Tokenizer, message_cost};
 
 #[test]
 fn h01_the_usage_of_requests_adds_up() {

@@ -1,8 +1,8 @@
 use pirn_definition::definition::{HistorySelection, MergeOptions};
 use serde_json::{Value, json};
 
-use super::super::{Conversation, parse_selection, select_from};
-use super::notation::{conversation, counted, shown, written};
+use crate::conversation::tests::notation::{conversation, counted, shown, written};
+use crate::conversation::{Conversation, parse_selection, select_from};
 
 #[test]
 fn the_validity_of_selection_options_matches_the_cases() {

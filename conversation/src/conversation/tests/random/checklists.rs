@@ -7,12 +7,12 @@ use pirn_definition::message::{Message, Role, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::compression::{
+use crate::conversation::compression::{
     Checklist, Compression, CompressionContext, CompressionResult, Section, compress, finish_with_checklist,
 };
-use super::super::{Estimator, MarkMap, Tokenizer, message_cost};
-use super::case_compression::done;
-use super::notation::Counter;
+use crate::conversation::tests::cases::compression::done;
+use crate::conversation::tests::notation::Counter;
+use crate::conversation::{Estimator, MarkMap, Tokenizer, message_cost};
 
 /// Statements with `{v}` instead of a value. Each has a subject of its own.
 const STATEMENTS: &[(Section, &str)] = &[

@@ -1,7 +1,7 @@
 use pirn_definition::message::Role;
 
-use super::super::{Conversation, MarkMap, ResolvedContext, apply};
-use super::notation::{conversation, counted, shown, written};
+use crate::conversation::tests::notation::{conversation, counted, shown, written};
+use crate::conversation::{Conversation, MarkMap, ResolvedContext, apply};
 
 #[test]
 fn d01_a_new_conversation_has_one_empty_batch() {

@@ -7,11 +7,11 @@ use pirn_definition::definition::{Pinned, PinnedText};
 use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
-use super::super::{
+use super::histories::{histories, of};
+use crate::conversation::{
     Conversation, CountedMessage, Estimator, MessageRules, ModelRequest, Outline, PinStrategy, PrefixBreak,
     PrefixWatch, PreparedRequest, RequestParts, RequestPrefix, build_request, hash_text, message_cost,
 };
-use super::random_histories::{histories, of};
 
 const TOOL_TOKENS: u64 = 11;
 

@@ -4,12 +4,12 @@ use pirn_definition::definition::{Pinned, PinnedText};
 use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
-use super::super::{
+use super::histories::{broken_pairs, histories, of};
+use crate::conversation::tests::notation::message;
+use crate::conversation::{
     AgentKind, Conversation, CountedMessage, Estimator, MessageRules, Outline, PinStrategy, RequestParts,
     build_request, message_cost, pin_position, tool_blocks,
 };
-use super::notation::message;
-use super::random_histories::{broken_pairs, histories, of};
 
 /// Returns the position of the pinned context by SPEC section 3; `history` is without its first message.
 fn place_by_definition(history: &[Message], n: usize) -> usize {

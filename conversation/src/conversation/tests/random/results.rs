@@ -7,15 +7,15 @@ use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::compression::current_turn_start;
-use super::super::{
+use super::compressions::strategies;
+use super::histories::histories;
+use crate::conversation::compression::CompressionContext;
+use crate::conversation::compression::current_turn_start;
+use crate::conversation::tests::cases::compression::done;
+use crate::conversation::{
     Conversation, CountedMessage, Estimator, LargeResults, MESSAGE_OVERHEAD, ShownResult, Tokenizer, artifact_of,
     read_artifact, recall, shown_result, tool_blocks,
 };
-use super::case_compression::done;
-use super::random_compressions::strategies;
-use super::random_histories::histories;
-use crate::conversation::compression::CompressionContext;
 
 /// Generates texts with many lines and multi-byte letters, some with a lower case of another length.
 fn texts() -> impl Strategy<Value = String> {

@@ -2,10 +2,10 @@ use pirn_definition::definition::{AgentConfig, Pinned};
 use pirn_definition::message::{Message, Role};
 use serde_json::{Value, json};
 
-use super::super::{
+use crate::conversation::tests::notation::{conversation, message, messages, written};
+use crate::conversation::{
     AgentKind, PinStrategy, RequestParts, build_request, first_prompt, pin_position, pinned_messages, tool_blocks,
 };
-use super::notation::{conversation, message, messages, written};
 
 fn all_four() -> Pinned {
     pinned(json!({"role": "R", "todo": "todo", "usefulInfo": "info", "folderNotes": "notes"}))
@@ -119,8 +119,8 @@ fn i26_building_a_request_changes_nothing() {
         pinned: Some(&all_four()),
         ..RequestParts::default()
     };
-    let first = build_request(&history, &parts, &super::super::Estimator);
-    let second = build_request(&history, &parts, &super::super::Estimator);
+    let first = build_request(&history, &parts, &crate::conversation::Estimator);
+    let second = build_request(&history, &parts, &crate::conversation::Estimator);
     assert_eq!(first, second, "I26");
     assert_eq!(history, before, "I26");
 }
@@ -187,6 +187,6 @@ fn build(history: &[&str], agent: AgentKind, pinned: &Pinned) -> Vec<String> {
         pinned: Some(pinned),
         ..RequestParts::default()
     };
-    let request = build_request(&conversation(history), &parts, &super::super::Estimator);
+    let request = build_request(&conversation(history), &parts, &crate::conversation::Estimator);
     written(request.messages)
 }

@@ -4,9 +4,11 @@ use pirn_definition::definition::{FilterContext, HistoryRange, TruncateContext};
 use pirn_definition::message::Message;
 use proptest::prelude::*;
 
-use super::super::{Conversation, ConversationError, CountedMessage, Estimator, ResolvedContext, apply, tool_blocks};
-use super::notation::message;
-use super::random_histories::{histories, of, roles};
+use super::histories::{histories, of, roles};
+use crate::conversation::tests::notation::message;
+use crate::conversation::{
+    Conversation, ConversationError, CountedMessage, Estimator, ResolvedContext, apply, tool_blocks,
+};
 
 #[derive(Clone, Debug)]
 enum Change {

@@ -1,8 +1,8 @@
-use super::super::{
+use crate::conversation::tests::notation::{conversation, counted, shown};
+use crate::conversation::{
     Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, ResolvedContext,
     TokenSignal, TokenUsage,
 };
-use super::notation::{conversation, counted, shown};
 
 fn step(machine: &mut ConversationMachine, input: ConversationInput) -> Vec<ConversationEffect> {
     let mut out = Vec::new();

@@ -6,12 +6,12 @@ use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::compression::{
+use super::histories::{broken_pairs, histories, of};
+use crate::conversation::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, CompressionStats, accept_result, compress,
     current_turn_start, finish_with_checklist, replacement,
 };
-use super::super::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
-use super::random_histories::{broken_pairs, histories, of};
+use crate::conversation::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
 
 fn done(context: &CompressionContext) -> CompressionResult {
     match compress(context, &Estimator).expect("good parameters") {

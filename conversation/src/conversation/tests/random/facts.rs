@@ -7,12 +7,12 @@ use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::compression::{
+use crate::conversation::compression::{
     Compression, CompressionContext, CompressionResult, FactKind, compress, facts_of, finish_summary,
     finish_with_checklist, judge,
 };
-use super::super::{Estimator, message_cost, tool_blocks};
-use super::notation::message;
+use crate::conversation::tests::notation::message;
+use crate::conversation::{Estimator, message_cost, tool_blocks};
 
 /// Words with their facts in normalized form. A negation has two words.
 const WORDS: &[(&str, &[(FactKind, &str)])] = &[

@@ -5,8 +5,10 @@ use pirn_definition::definition::{ConversationHistoryOptions, HistoryRange, Role
 use pirn_definition::message::{Message, Role};
 use proptest::prelude::*;
 
-use super::super::{Conversation, CountedMessage, Estimator, repair_tool_pairs, select, split_block, tool_blocks};
-use super::notation::message;
+use crate::conversation::tests::notation::message;
+use crate::conversation::{
+    Conversation, CountedMessage, Estimator, repair_tool_pairs, select, split_block, tool_blocks,
+};
 
 /// Generates histories: mostly whole turns, some of them broken, with single messages between them.
 pub(super) fn histories() -> impl Strategy<Value = Vec<Message>> {

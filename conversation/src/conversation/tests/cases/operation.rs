@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::super::{ConversationError, ResolvedContext, apply};
-use super::notation::{conversation, counted, shown};
+use crate::conversation::tests::notation::{conversation, counted, shown};
+use crate::conversation::{ConversationError, ResolvedContext, apply};
 
 const FIVE: [&str; 5] = ["system:S", "user:U1", "assistant:A1", "user:U2", "assistant:A2"];
 
