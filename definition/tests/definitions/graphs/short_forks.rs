@@ -3,7 +3,7 @@
 use pirn_definition::definition::NodeConfig;
 use serde_json::{Value, json};
 
-use super::fixtures::{build, flow, idle, loaded, node, shown};
+use crate::definitions::fixtures::{build, flow, idle, loaded, node, shown};
 
 /// The lists of every FORK and JOIN, by node.
 fn lists(file: &Value) -> Vec<(String, Vec<String>)> {

@@ -3,7 +3,7 @@
 use pirn_definition::definition::{CatchUp, FaultCode, Overlap, ScheduleDefinition, TriggerDefinition};
 use serde_json::{Value, json};
 
-use super::fixtures::{build, flow, loaded, node, shown, the_fault};
+use crate::definitions::fixtures::{build, flow, loaded, node, shown, the_fault};
 
 fn trigger(schedule: &Value) -> Value {
     json!({"id": "t", "type": "SCHEDULE", "schedule": schedule,

@@ -4,7 +4,7 @@ use pirn_definition::definition::{EdgeDefinition, FaultCode, Located, NodeConfig
 use pirn_definition::graph::{CompileContext, Compiled, Graph, NodeKind, compile};
 use serde_json::{Value, json};
 
-use super::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
+use crate::definitions::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
 
 fn line() -> (Value, Vec<&'static str>) {
     (

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixtures::{build, codes_of, flow, fork, idle, join, node, shown};
+use crate::definitions::fixtures::{build, codes_of, flow, fork, idle, join, node, shown};
 
 #[test]
 fn g19_g20_g21_g22_a_triggered_workflow_has_exactly_one_trigger_start_and_end() {

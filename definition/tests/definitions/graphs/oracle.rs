@@ -6,7 +6,7 @@ use pirn_definition::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::fixtures::{build, flow, fork, idle, join, node, shown};
+use crate::definitions::fixtures::{build, flow, fork, idle, join, node, shown};
 
 /// Returns the nodes that `from` can reach, including `from`.
 fn reach(edges: &BTreeSet<(usize, usize)>, from: usize) -> BTreeSet<usize> {

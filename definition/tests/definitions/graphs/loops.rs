@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixtures::{codes_of, flow, idle, node};
+use crate::definitions::fixtures::{codes_of, flow, idle, node};
 
 fn start(id: &str, config: &Value) -> Value {
     json!({"id": id, "type": "LOOP_START", "config": config})

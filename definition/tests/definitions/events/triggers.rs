@@ -3,7 +3,7 @@
 use pirn_definition::definition::{FaultCode, TriggerAction};
 use serde_json::{Value, json};
 
-use super::fixtures::{build, codes_of, flow, loaded, node, shown, the_fault};
+use crate::definitions::fixtures::{build, codes_of, flow, loaded, node, shown, the_fault};
 
 fn with(triggers: &Value) -> Value {
     let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);

@@ -6,7 +6,7 @@ use pirn_definition::definition::{FaultCode, SourceFile, load};
 use pirn_definition::graph::{CompileContext, compile, compile_loaded};
 use serde_json::{Value, json};
 
-use super::fixtures::{build, codes, codes_of, flow, node, shown, the_fault};
+use crate::definitions::fixtures::{build, codes, codes_of, flow, node, shown, the_fault};
 
 /// A workflow that calls others one after another.
 fn caller(id: &str, called: &[&str]) -> Value {

@@ -4,7 +4,9 @@ use pirn_definition::definition::{FaultCode, JoinStrategy};
 use pirn_definition::graph::{CompileContext, NodeKind, compile};
 use serde_json::{Value, json};
 
-use super::fixtures::{build, cases, codes, codes_of, flow, fork, idle, join, loaded, node, shown, the_fault};
+use crate::definitions::fixtures::{
+    build, cases, codes, codes_of, flow, fork, idle, join, loaded, node, shown, the_fault,
+};
 
 /// Adds a matching partner to the FORK or JOIN of a case, as far as possible.
 fn around(word: &str, config: &Value) -> Value {
