@@ -2,28 +2,16 @@
 
 mod aimock;
 mod artifacts;
-mod budgets;
-mod cache_use;
-mod caching;
-mod conversations;
-mod costs;
-mod counted_cache;
 mod failures;
-mod langchain_comparison;
-mod llm_requests;
-mod mcp;
-mod over_http;
-mod pairs;
-mod real_servers;
-mod reasoning;
+mod prompt_cache;
 mod recorded;
 mod replies;
-mod requests;
-mod spending;
+mod request;
+mod servers;
 mod structured;
 mod tool_rounds;
 mod tools;
-mod valid_requests;
+mod usage;
 
 use std::sync::Arc;
 

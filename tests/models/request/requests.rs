@@ -5,7 +5,7 @@ use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::run_in;
 use serde_json::{Value, json};
 
-use super::{ask, asking, engine, profile};
+use crate::models::{ask, asking, engine, profile};
 
 /// The body of the one request that is made.
 fn sent(more: &Value, node: Value) -> Value {

@@ -10,7 +10,7 @@ use pirn_tests::world::{Ran, line, node, run_in, wait};
 use serde_json::{Value, json};
 
 use super::counted_cache::{Log, read};
-use super::{Weather, engine, profile};
+use crate::models::{Weather, engine, profile};
 
 /// Behaviour of the provider's cache.
 #[derive(Clone, Copy, PartialEq)]

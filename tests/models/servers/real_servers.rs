@@ -14,7 +14,7 @@ use pirn_tests::wire::Server;
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
-use super::ask;
+use crate::models::ask;
 
 /// A folder that is removed on drop.
 struct Folder(PathBuf);

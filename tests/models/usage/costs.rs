@@ -4,7 +4,7 @@ use pirn::{RunErrorCode, ThreadStatus};
 use pirn_tests::wire::{Answer, End, Server};
 use serde_json::{Value, json};
 
-use super::ask;
+use crate::models::ask;
 
 /// A reply that reports its tokens with every piece and breaks off.
 fn half_a_reply() -> Answer {

@@ -9,7 +9,7 @@ use pirn_tests::world::run_in;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Weather, asking, engine, profile};
+use crate::models::{Weather, asking, engine, profile};
 
 /// Number of blocks before a mark that the provider searches.
 const LOOK_BACK: usize = 20;

@@ -5,7 +5,7 @@ use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::{Ran, run_in};
 use serde_json::{Value, json};
 
-use super::{asking, engine, profile};
+use crate::models::{asking, engine, profile};
 
 const PICTURE: &str = "data:image/png;base64,iVBORw0=";
 

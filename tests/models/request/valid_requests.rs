@@ -15,7 +15,7 @@ use pirn_tests::world::{line, node, run_in};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{engine, profile};
+use crate::models::{engine, profile};
 
 /// A message of any kind. Calls use few ids, some of them unusual, so that results often match a call.
 fn messages() -> impl Strategy<Value = Message> {

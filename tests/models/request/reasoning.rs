@@ -7,7 +7,7 @@ use pirn_tests::wire::{Answer, End, Server, delta};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 
-use super::{Weather, engine, profile};
+use crate::models::{Weather, engine, profile};
 
 /// An answer with these JSON values as server-sent events.
 fn events(events: &[Value]) -> Answer {

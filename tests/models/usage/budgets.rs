@@ -9,7 +9,7 @@ use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::{Ran, line, node, run_in, workflow};
 use serde_json::{Value, json};
 
-use super::{asking, engine, profile};
+use crate::models::{asking, engine, profile};
 
 /// Answers after a second and counts its concurrent calls.
 #[derive(Clone, Default)]

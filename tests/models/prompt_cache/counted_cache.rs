@@ -13,7 +13,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::caching::blocks;
-use super::{Weather, engine, profile};
+use crate::models::{Weather, engine, profile};
 
 /// The beginning of the order to summarize.
 const ORDER: &str = "Stop here: ";

@@ -14,7 +14,7 @@ use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};
 
 use super::counted_cache::{Log, read};
-use super::{Weather, aimock, engine, profile};
+use crate::models::{Weather, aimock, engine, profile};
 
 /// Questions of the conversation.
 const QUESTIONS: usize = 80;
@@ -179,7 +179,7 @@ fn by_langchain() -> Option<Figures> {
     let questions: Vec<String> = (0..QUESTIONS).map(question).collect();
     let asked = json!({"questions": questions, "system": system(), "result": result(), "limit": LIMIT, "keep": KEEP});
     let mut child = Command::new(into.join("bin/python"))
-        .arg(servers.join("langchain_agent.py"))
+        .arg(servers.join("clients/langchain_agent.py"))
         .arg(server.url("/v1"))
         .env("LANGSMITH_TRACING", "false")
         .stdin(Stdio::piped())
