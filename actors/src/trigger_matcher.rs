@@ -2,7 +2,8 @@
 //!
 //! Expressions that need JavaScript are evaluated on a script thread. Until the result is there, all further work for that run is
 //! queued ([`QueuedWork`]), because the triggers of a run act in the order of its events and of their definition. Other runs continue.
-//! The watchers of an event are determined when the event arrives, not when it leaves the queue.
+//! The watchers of an event are determined when the event arrives, not when it leaves the queue. A host that explores orders holds
+//! an action that affects the run in the same way, until it chooses that the action arrives.
 //!
 //! Every arbiter has a matcher with all triggers. A workflow's trigger counts its firings per run, and a run is on one arbiter,
 //! so no coordination is needed. A trigger that counts for the whole engine claims its firings from a [`Quota`] shared by the
@@ -28,17 +29,17 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::backlog::Backlog;
 use crate::contain::contained;
-use crate::firing::fire_alone;
-use crate::follow_up::{depth_after, failed_with, failure, raise};
-use crate::function_table::FunctionTable;
-use crate::host::{Host, WorkHandle};
+use crate::triggers::firing::fire_alone;
+use crate::triggers::follow_up::{depth_after, failed_with, failure, raise};
+use crate::triggers::function_table::FunctionTable;
+use crate::host::{AwaitKind, Host, Label, WorkHandle};
 use crate::ports::{CallContext, ExpectedKind, Function, Ports, TextJob, Texts, WorkFunction};
 use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender, ByRun, Quiesce, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::{EngineHandle, RunEnded};
 use crate::protocol::mailbox::{Receiver, TurnEnd};
 use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender, TriggerRefused};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
-use crate::trigger_call::{context_of, failed, notify, work};
+use crate::triggers::trigger_call::{context_of, failed, notify, work};
 
 pub(crate) struct TriggerMatcherActor {
     ports: Arc<Ports>,
@@ -96,8 +97,17 @@ enum MatchMode {
 /// Use of an evaluation's result.
 enum ResultUse {
     Condition,
+    /// Nothing was evaluated: an explorer chose that the action arrives at the run.
+    Arrival(Arc<TriggerDefinition>),
     Variable(Arc<TriggerDefinition>),
     Notification(Arc<TriggerDefinition>),
+}
+
+/// The reason why a trigger cannot finish with an event at once.
+enum Pending {
+    Evaluation(ScriptEvaluation),
+    /// An explorer chooses when the action arrives at the run.
+    Arrival(Arc<TriggerDefinition>),
 }
 
 /// A text that must be evaluated on a script thread.
@@ -108,19 +118,19 @@ struct ScriptEvaluation {
     scope: ScopeValues,
 }
 
-impl ScriptEvaluation {
-    fn of(then: ResultUse, (source, want): (&str, ExpectedKind), scope: ScopeValues) -> Self {
-        Self {
+impl Pending {
+    fn evaluation(then: ResultUse, (source, want): (&str, ExpectedKind), scope: ScopeValues) -> Self {
+        Self::Evaluation(ScriptEvaluation {
             then,
             source: source.into(),
             want,
             scope,
-        }
+        })
     }
 }
 
-/// `None` if the trigger is done with the event; otherwise the text that must be evaluated first.
-type MatchResult = Result<Option<ScriptEvaluation>, RunError>;
+/// `None` if the trigger is done with the event; otherwise what must happen first.
+type MatchResult = Result<Option<Pending>, RunError>;
 
 /// Maximum queue length of a run. At this length the run's turns are blocked, until the queue is half as long.
 const MOST_WAITING: usize = 1_024;
@@ -217,8 +227,8 @@ impl TriggerMatcherActor {
         self.watching = watching;
     }
 
-    /// Matches a trigger with an event. Returns the text that must be evaluated first, if any.
-    fn meets(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, meeting: MatchMode) -> Option<ScriptEvaluation> {
+    /// Matches a trigger with an event. Returns what must happen first, if anything.
+    fn meets(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, meeting: MatchMode) -> Option<Pending> {
         self.contain(watcher, event, |matcher| match meeting {
             MatchMode::Considered => matcher.consider(watcher, event),
             MatchMode::HasFired => {
@@ -234,7 +244,7 @@ impl TriggerMatcherActor {
         watcher: WatchingTrigger,
         event: &Arc<Event>,
         what: impl FnOnce(&mut Self) -> MatchResult,
-    ) -> Option<ScriptEvaluation> {
+    ) -> Option<Pending> {
         let considered = contained(|| what(self)).unwrap_or_else(|_| {
             // Its state is unknown after a panic. The next text creates a new evaluator.
             self.evaluator = None;
@@ -248,27 +258,12 @@ impl TriggerMatcherActor {
         })
     }
 
-    /// Starts an evaluation on a script thread and queues all further work for the run. The time limit of scripts bounds the
-    /// wait.
-    fn hold(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, later: ScriptEvaluation) {
+    /// Starts an evaluation on a script thread, or lets an explorer choose the arrival of an action, and queues all further work for
+    /// the run. The time limit of scripts bounds the wait for an evaluation.
+    fn hold(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, later: Pending) {
         // Numbered, so that the result of an abandoned evaluation is ignored.
         self.evaluation += 1;
         let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
-        let ScriptEvaluation {
-            then,
-            source,
-            want,
-            scope,
-        } = later;
-        let texts = Texts::OfEvent {
-            source,
-            want,
-            scope: Box::new(scope),
-        };
-        let job = TextJob {
-            run_id: Arc::clone(&run_id),
-            texts,
-        };
         let (own, of_run) = (self.own.clone(), Arc::clone(&run_id));
         // A lost answer is a failed evaluation: otherwise the run's queue would wait for ever.
         let answer = Answer::new(move |outcome: Result<Outcome, _>| {
@@ -284,15 +279,43 @@ impl TriggerMatcherActor {
                 outcome: outcome.unwrap_or_else(lost),
             });
         });
-        let held = self.held.entry(run_id).or_default();
+        // Before the work starts: an explorer gives the result of an evaluation at once.
+        let held = self.held.entry(Arc::clone(&run_id)).or_default();
         held.evaluation = evaluation;
-        held.then = Some((watcher, Arc::clone(event), then));
-        // The work has no label, because an explorer must not place other steps before the result of an evaluation.
-        held.work = Some(self.host.on_other_thread(
-            None,
-            |tell| self.ports.scripts.evaluate(job, tell),
-            move |outcome| answer.give(outcome),
-        ));
+        let work = match later {
+            Pending::Evaluation(ScriptEvaluation {
+                then,
+                source,
+                want,
+                scope,
+            }) => {
+                held.then = Some((watcher, Arc::clone(event), then));
+                let scope = Box::new(scope);
+                let job = TextJob {
+                    run_id,
+                    texts: Texts::OfEvent { source, want, scope },
+                };
+                // The work has no label, because an explorer must not place other steps before the result of an evaluation.
+                self.host.on_other_thread(
+                    None,
+                    |tell| self.ports.scripts.evaluate(job, tell),
+                    move |outcome| answer.give(outcome),
+                )
+            }
+            Pending::Arrival(trigger) => {
+                let label = Label {
+                    run: &run_id,
+                    thread: ThreadId::number(&run_id, &event.thread_id).unwrap_or_default(),
+                    node: &trigger.id,
+                    awaits: AwaitKind::Trigger,
+                };
+                let arrive = async move { answer.give(Outcome::Value(Arc::new(Value::Null))) };
+                let work = self.host.work(Some(label), Box::pin(arrive));
+                held.then = Some((watcher, Arc::clone(event), ResultUse::Arrival(trigger)));
+                work
+            }
+        };
+        held.work = Some(work);
     }
 
     /// Continues a trigger with the result of its evaluation, then the queued work.
@@ -314,6 +337,7 @@ impl TriggerMatcherActor {
                 Value::Bool(true) => matcher.holds(watcher, &event),
                 _ => Ok(None),
             },
+            ResultUse::Arrival(trigger) => value.and_then(|_| matcher.action(watcher, &trigger, &event)),
             ResultUse::Variable(trigger) => {
                 matcher.assign(watcher, &trigger, &event, value?);
                 Ok(None)
@@ -483,7 +507,7 @@ impl TriggerMatcherActor {
             Ok(true) => self.holds(watcher, event),
             Ok(false) => Ok(None),
             Err(Unevaluated::Fault(fault)) => Err(fault.into()),
-            Err(Unevaluated::Later) => Ok(Some(ScriptEvaluation::of(
+            Err(Unevaluated::Later) => Ok(Some(Pending::evaluation(
                 ResultUse::Condition,
                 (expression, ExpectedKind::Truth),
                 scope,
@@ -505,6 +529,10 @@ impl TriggerMatcherActor {
             return Ok(None);
         };
         match fire {
+            // Other hosts deliver the action in FIFO order, and results of the run's work arrive before or after it by chance.
+            FireResult::Fired { .. } if self.host.explores() && affects_run(&trigger.action) => {
+                Ok(Some(Pending::Arrival(trigger)))
+            }
             FireResult::Fired { .. } => self.action(watcher, &trigger, event),
             FireResult::Refused => Ok(None),
             FireResult::TooDeep => Err(failed(too_deep(&trigger, event))),
@@ -580,7 +608,7 @@ impl TriggerMatcherActor {
                     Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
                     Err(Unevaluated::Later) => {
                         let then = ResultUse::Variable(Arc::clone(trigger));
-                        return Ok(Some(ScriptEvaluation::of(
+                        return Ok(Some(Pending::evaluation(
                             then,
                             (expression, ExpectedKind::Value),
                             scope,
@@ -596,7 +624,7 @@ impl TriggerMatcherActor {
                     Err(Unevaluated::Fault(fault)) => Err(fault.into()),
                     Err(Unevaluated::Later) => {
                         let then = ResultUse::Notification(Arc::clone(trigger));
-                        return Ok(Some(ScriptEvaluation::of(then, (message, ExpectedKind::Text), scope)));
+                        return Ok(Some(Pending::evaluation(then, (message, ExpectedKind::Text), scope)));
                     }
                 };
                 self.notify(watcher, trigger, event, text).map(|()| None)
@@ -731,6 +759,20 @@ impl TriggerMatcherActor {
     fn raise(&self, event: &Event, raised: RaisedEvent) {
         // The bus has the listeners of the run, so it decides whether the event is needed.
         self.bus.do_send(raise(event, raised));
+    }
+}
+
+/// True if the action changes threads or variables of the event's run.
+fn affects_run(action: &TriggerAction) -> bool {
+    match action {
+        TriggerAction::ExecuteTriggeredSubgraph(_)
+        | TriggerAction::StopThread { .. }
+        | TriggerAction::PauseThread { .. }
+        | TriggerAction::ResumeThread { .. }
+        | TriggerAction::SetVariable { .. } => true,
+        TriggerAction::StartWorkflow { .. }
+        | TriggerAction::SendNotification { .. }
+        | TriggerAction::Custom { .. } => false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Compares `pirn::explore` with brute force: a separate model of branches that enumerates every order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use pirn::explore::explore;
-use pirn::{Compression, Engine, ThreadStatus};
+use pirn::{Compression, Engine};
 use pirn_tests::world::{code, forked, line, node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,8 +26,7 @@ enum Step {
 struct Race {
     branches: Vec<Vec<Step>>,
     strategy: &'static str,
-    /// For each branch, whether a trigger on the end of its first node writes the branch's number to a global variable. No other
-    /// write targets this variable, so its time within the branch's turn does not matter.
+    /// For each branch, whether a trigger on the end of its first node writes 10 and the branch's number to the first global variable.
     watched: Vec<bool>,
 }
 
@@ -54,7 +53,7 @@ fn race() -> impl Strategy<Value = Race> {
 }
 
 impl Race {
-    /// Returns START > FORK > the branches > JOIN > a script, which gives triggers time to finish > END.
+    /// Returns START > FORK > the branches > JOIN > a script, which triggers may precede or follow > END.
     fn workflow(&self) -> Value {
         let global = |id: &str, place: usize, expression: &str| {
             let config = json!({ "variableName": format!("g{place}"), "expression": expression, "scope": "global" });
@@ -78,7 +77,7 @@ impl Race {
         let mut race = forked(&branches, false, &join);
         for node in race["nodes"].as_array_mut().into_iter().flatten() {
             if node["type"] == "END" {
-                node["config"] = json!({ "output": "[nodes['join'].completed, g0, g1, last]" });
+                node["config"] = json!({ "output": "[nodes['join'].completed, g0, g1]" });
             }
         }
         for edge in race["edges"].as_array_mut().into_iter().flatten() {
@@ -91,12 +90,12 @@ impl Race {
         more(&mut race["nodes"], code("rest", "return 0"));
         more(&mut race["edges"], json!({ "from": "rest", "to": "end" }));
         let initial = |name: &str| json!({ "name": name, "value": -1, "scope": "global" });
-        race["variables"] = json!([initial("g0"), initial("g1"), initial("last")]);
+        race["variables"] = json!([initial("g0"), initial("g1")]);
         let trigger = |no: usize| {
             json!({ "id": format!("t{no}"), "type": "EVENT",
                 "condition": { "eventType": "NODE_COMPLETED", "expression": format!("event.nodeId == 'n{no}x0'") },
                 "action": { "type": "SET_VARIABLE",
-                    "parameters": { "variableName": "last", "value": no, "scope": "global" } } })
+                    "parameters": { "variableName": "g0", "value": 10 + no, "scope": "global" } } })
         };
         let watched = (0..self.branches.len()).filter(|no| self.watched[*no]);
         race["triggers"] = watched.map(trigger).collect();
@@ -122,7 +121,7 @@ impl Race {
         let start = World {
             next: vec![0; self.branches.len()],
             globals: [-1, -1],
-            last: -1,
+            fired: VecDeque::new(),
             completed: BTreeSet::new(),
             failed: 0,
         };
@@ -131,10 +130,17 @@ impl Race {
     }
 
     fn walk(&self, world: &World, found: &mut BTreeSet<String>) {
+        // The oldest action of a trigger may arrive now. Actions arrive in the order of their events.
+        if let Some(no) = world.fired.front() {
+            let mut after = world.clone();
+            after.globals[0] = 10 + no.cast_signed();
+            after.fired.pop_front();
+            self.walk(&after, found);
+        }
         match self.decided(world.completed.len(), world.failed) {
             Some(true) => {
                 let completed: Vec<String> = world.completed.iter().map(|no| format!("p{no}")).collect();
-                let output = json!([completed, world.globals[0], world.globals[1], world.last]);
+                let output = json!([completed, world.globals[0], world.globals[1]]);
                 found.insert(format!("COMPLETED {output}"));
             }
             Some(false) => {
@@ -153,7 +159,7 @@ impl Race {
     }
 
     /// Executes a branch's next turn: it ends the current script, or takes the first step, and then takes all steps up to the
-    /// next script. Effects that the turn triggers are applied after it, even if the branch has ended.
+    /// next script. Actions that the turn triggers arrive at any time after it, even if the branch has ended.
     fn go(&self, no: usize, world: &mut World) {
         let steps = &self.branches[no];
         let first = world.next[no];
@@ -175,7 +181,7 @@ impl Race {
                 Step::Add(to) => world.globals[*to] = world.globals[*to] * 2 + 1,
             }
             if place == 0 && self.watched[no] {
-                world.last = no.cast_signed();
+                world.fired.push_back(no);
             }
         }
         world.completed.insert(no);
@@ -187,7 +193,8 @@ struct World {
     /// Index of each branch's next node; past the last one for a branch that has ended.
     next: Vec<usize>,
     globals: [isize; 2],
-    last: isize,
+    /// Branches whose trigger has fired and whose action has not arrived.
+    fired: VecDeque<usize>,
     completed: BTreeSet<usize>,
     failed: usize,
 }
@@ -293,14 +300,35 @@ fn assign(id: &str, value: &str) -> Value {
 }
 
 #[test]
-fn a_linear_workflow_with_a_writing_trigger_has_one_outcome() {
-    let mut one = line("one", &[code("a", "return 1"), code("b", "return last")]);
+fn a_trigger_acts_before_or_after_the_pending_script() {
+    let mut one = line("one", &[code("a", "return 1"), code("b", "return 2"), code("c", "return last")]);
     one["variables"] = json!([{ "name": "last", "value": 0, "scope": "global" }]);
-    one["triggers"] = json!([{ "id": "t", "type": "EVENT", "condition": { "eventType": "NODE_COMPLETED" },
+    one["triggers"] = json!([{ "id": "t", "type": "EVENT", "condition": { "eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'a'" },
         "action": { "type": "SET_VARIABLE", "parameters": { "variableName": "last", "value": 1, "scope": "global" } } }]);
     let explored = explore(Engine::builder().workflows(one.to_string()))
         .run()
         .expect("explored");
-    assert_eq!((explored.outcomes.len(), explored.complete), (1, true), "{explored}");
-    assert_eq!(explored.outcomes[0].status, ThreadStatus::Completed);
+    assert!(explored.complete, "{explored}");
+    let outputs: BTreeSet<String> = explored.outcomes.iter().map(|outcome| outcome.output.to_string()).collect();
+    assert_eq!(outputs, BTreeSet::from(["0".to_owned(), "1".to_owned()]), "{explored}");
+}
+
+#[test]
+fn an_event_reaches_its_wait_before_or_after_the_next_script_of_its_raiser() {
+    let raiser = vec![code("a", "return 1"), assign("go", "0"), code("b", "return 2"), assign("w", "2")];
+    let waiter = vec![node("wait", "WAIT", json!({ "event": "VARIABLE_CHANGED" })), assign("v", "1")];
+    let mut race = forked(&[raiser, waiter], false, &json!({ "joinStrategy": "ALL_COMPLETED" }));
+    race["variables"] = json!([{ "name": "seen", "value": "", "scope": "global" }]);
+    for node in race["nodes"].as_array_mut().into_iter().flatten() {
+        if node["type"] == "END" {
+            node["config"] = json!({ "output": "seen" });
+        }
+    }
+    let explored = explore(Engine::builder().workflows(race.to_string()))
+        .run()
+        .expect("explored");
+    assert!(explored.complete, "{explored}");
+    let outputs: BTreeSet<String> = explored.outcomes.iter().map(|outcome| outcome.output.to_string()).collect();
+    let expected = ["012", "021"].map(|seen| format!("{seen:?}"));
+    assert_eq!(outputs, BTreeSet::from(expected), "{explored}");
 }

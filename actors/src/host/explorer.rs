@@ -1,7 +1,8 @@
 //! A host for state exploration: a chooser decides what happens next.
 //!
 //! 1. Steps that depend on the outside are held: models, tools, functions, scripts, texts evaluated on other threads, answers of
-//!    persons (one step for each possible answer), timers, and the first step of a branch. All else runs in FIFO order. When only
+//!    persons (one step for each possible answer), timers, and the first step of a branch. So are events on their way to a WAIT, and
+//!    actions of triggers on their way to the run, because their thread continues meanwhile. All else runs in FIFO order. When only
 //!    held steps remain, the chooser picks one.
 //! 2. Work may take any amount of time, and so may a WAIT and the pause before a retry. Exception: a time limit that is certain
 //!    to expire before them does so. One of two timers is certain to expire first if both were set at one moment and it is
@@ -53,7 +54,7 @@ pub struct Pending {
     pub thread: Arc<str>,
     /// True for a step in a fork's branch.
     pub is_branch: bool,
-    /// Id of the node. Empty for a thread's first step.
+    /// Id of the node, or of the trigger. Empty for a thread's first step.
     pub node: Arc<str>,
     /// Kind of the step.
     pub what: AwaitKind,

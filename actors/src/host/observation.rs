@@ -24,6 +24,10 @@ pub enum AwaitKind {
     Wait,
     /// The end of the pause before a retry.
     Retry,
+    /// The arrival of an event at a WAIT.
+    Event,
+    /// The arrival of a trigger's action at the run.
+    Trigger,
     /// The expiry of a time limit of a node, a JOIN, a run or a trigger.
     Limit,
 }
@@ -41,6 +45,8 @@ impl AwaitKind {
             Self::Answer => "answer",
             Self::Wait => "wait",
             Self::Retry => "retry",
+            Self::Event => "event",
+            Self::Trigger => "trigger",
             Self::Limit => "timeout",
         }
     }
@@ -53,7 +59,7 @@ pub struct Label<'a> {
     pub run: &'a Arc<str>,
     /// The thread's number in the run.
     pub thread: u32,
-    /// Id of its node; empty before its first step.
+    /// Id of its node, or of the trigger for [`AwaitKind::Trigger`]; empty before its first step.
     pub node: &'a str,
     /// The kind of event.
     pub awaits: AwaitKind,

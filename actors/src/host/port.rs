@@ -120,6 +120,11 @@ impl Host {
         }
     }
 
+    /// True if the host explores orders: it holds labelled work until a chooser picks it.
+    pub fn explores(&self) -> bool {
+        self.observes
+    }
+
     /// True if the host chooses the order of ready tasks. Other hosts run them in FIFO order.
     pub fn picks_order(&self) -> bool {
         self.port.picks_order()

@@ -16,16 +16,27 @@ use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
-use crate::current_call::{EffectName, work_of};
-use crate::environment::context_of;
+use crate::calls::current_call::{EffectName, work_of};
+use crate::run::environment::context_of;
 use crate::host::{AwaitKind, Label, WorkHandle, named_seed};
 use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts, ToolOutcome};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
-use crate::run_context::RunContext;
-use crate::turn::Turn;
+use crate::run::run_context::RunContext;
+use crate::run::turn::Turn;
 
 impl ThreadActor {
+    /// Lets an explorer choose when an event reaches its WAIT: the thread that raised the event continues meanwhile.
+    pub(super) fn hold_event(&mut self, effect: EffectId, message: ToThread, turn: &Turn<'_>) {
+        let (no, run) = (self.no, turn.run);
+        let Some(machine) = turn.machine.live(no) else { return };
+        let supervisor = Arc::clone(&run.supervisor);
+        let deliver = async move { supervisor.do_send(SupervisorMsg::Tell(Message::Thread(no, message))) };
+        let label = label(no, machine, run, machine.node(), AwaitKind::Event);
+        let held = run.host.work(Some(label), Box::pin(deliver));
+        self.in_flight.insert(effect, InFlight::Work(held));
+    }
+
     /// Starts an effect.
     pub(crate) fn perform(&mut self, effect: Effect, turn: &mut Turn<'_>) {
         let no = self.no;

@@ -14,7 +14,7 @@ use pirn_core::run::{Message, ThreadNo, ToThread};
 use pirn_core::thread::{EffectId, Input, Outcome};
 
 use crate::ports::ModelSession;
-use crate::turn::Turn;
+use crate::run::turn::Turn;
 pub(crate) use effects::await_triggers;
 use in_flight::{InFlight, RunningEffects};
 
@@ -42,6 +42,10 @@ impl ThreadActor {
         {
             // The bus removed the wait when it answered, so dropping the handle would send a needless message.
             wait.answered();
+            if turn.run.host.explores() {
+                let effect = *effect;
+                return self.hold_event(effect, message, turn);
+            }
         }
         turn.step(Message::Thread(self.no, message));
     }

@@ -11,15 +11,15 @@ use serde_json::json;
 
 use super::effects::{effect_name, in_flight, label, outcome_answer};
 use super::{InFlight, ThreadActor};
-use crate::call_settings::{AskedModel, CallSettings};
-use crate::current_call::work_of;
-use crate::environment::context_of;
+use crate::run::call_settings::{AskedModel, CallSettings};
+use crate::calls::current_call::work_of;
+use crate::run::environment::context_of;
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
-use crate::rebuilt_run::ModelAnswered;
-use crate::run_context::RunContext;
-use crate::turn::Turn;
+use crate::run::rebuilt_run::ModelAnswered;
+use crate::run::run_context::RunContext;
+use crate::run::turn::Turn;
 
 impl ThreadActor {
     /// Restores the session of a model that answered this request in an earlier process.
