@@ -16,7 +16,7 @@ export const LIMIT = 60_000;
 /** Most bytes, as gzip, of the script that is loaded when it is first needed. */
 export const MORE_LIMIT = 20_000;
 /** Styles in the order of their precedence. */
-const STYLES = "run/graph.css run/timeline.css run/panes.css views/views.css style.css";
+const STYLES = "run/graph/graph.css run/timeline/timeline.css run/panes.css views/views.css style.css";
 const root = dirname(fileURLToPath(import.meta.url));
 const source = join(root, "src");
 const outputs = process.argv.find((a) => a.startsWith("--out="))?.slice(6) ?? join(root, "../service/studio");

@@ -1,4 +1,4 @@
-// Entry of the page. Order of reading: api.ts, router.ts, shell.tsx, views/registry.ts, run/open.ts, run/model.ts, run/panes.ts.
+// Entry of the page. Order of reading: api.ts, router.ts, shell.tsx, views/registry.ts, run/model/open.ts, run/model/model.ts, run/panes.ts.
 
 import { render } from "preact";
 import { exportedRuns, isExport } from "./api";

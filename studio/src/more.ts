@@ -3,7 +3,7 @@
 export { Actions } from "./run/actions";
 export { WhatIf } from "./run/what-if";
 export { CopyAsTest } from "./run/test-text";
-export { AnswerForm, ConsentForm, Plan } from "./ui/answer";
+export { AnswerForm, ConsentForm, Plan } from "./ui/forms/answer";
 export { Compare } from "./views/compare";
 export { Engine } from "./views/engine";
 export { Questions } from "./views/questions";

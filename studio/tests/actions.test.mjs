@@ -5,9 +5,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { axe, closeBrowser, launch, open, skip } from "./browser.mjs";
-import { findPirn, root, servePage } from "./server.mjs";
-import { startService, SUPPORT_DESK, until } from "./service.mjs";
+import { axe, closeBrowser, launch, open, skip } from "./support/browser.mjs";
+import { findPirn, root, servePage } from "./support/server.mjs";
+import { startService, SUPPORT_DESK, until } from "./support/service.mjs";
 
 /** A service with the page before it. */
 async function studio(options) {
@@ -195,7 +195,7 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await page.getByText("Copied").waitFor();
     const script = await page.evaluate(() => navigator.clipboard.readText());
     const folder = await mkdtemp(join(tmpdir(), "studio-test-"));
-    const { workflows } = JSON.parse(await readFile(join(root, "studio/tests/workflows.json"), "utf8"));
+    const { workflows } = JSON.parse(await readFile(join(root, "studio/tests/support/workflows.json"), "utf8"));
     const run = async (workflows) => {
       await writeFile(join(folder, "WORKFLOW.json"), JSON.stringify({ workflows: workflows.filter((one) => one.id === "letter") }));
       await writeFile(join(folder, "test.sh"), script.replace("pirn run", `${findPirn()} run`));

@@ -1,9 +1,9 @@
 // Every action of every view, by the keyboard alone: the test presses keys and reads the page, and never clicks, focuses or fills.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { closeBrowser, launch, open, skip } from "./browser.mjs";
-import { servePage } from "./server.mjs";
-import { startService, SUPPORT_DESK, until } from "./service.mjs";
+import { closeBrowser, launch, open, skip } from "./support/browser.mjs";
+import { servePage } from "./support/server.mjs";
+import { startService, SUPPORT_DESK, until } from "./support/service.mjs";
 
 const MOST_TABS = 250;
 

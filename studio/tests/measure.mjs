@@ -6,8 +6,8 @@ import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { bundle } from "../build.mjs";
-import { closeBrowser, CHROMIUM, launch, open } from "./browser.mjs";
-import { CSP, root } from "./server.mjs";
+import { closeBrowser, CHROMIUM, launch, open } from "./support/browser.mjs";
+import { CSP, root } from "./support/server.mjs";
 
 const START = 1_700_000_000_000;
 const FRAMES = 120;

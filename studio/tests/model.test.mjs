@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { loadModule } from "./bundle.mjs";
-import { findPirn, root } from "./server.mjs";
-import { FAILING } from "./workflows.mjs";
+import { loadModule } from "./support/bundle.mjs";
+import { findPirn, root } from "./support/server.mjs";
+import { FAILING } from "./support/workflows.mjs";
 
 const pirn = findPirn();
-const { RunModel, statusAt } = await loadModule("src/run/model.ts");
+const { RunModel, statusAt } = await loadModule("src/run/model/model.ts");
 let folder;
 before(async () => (folder = await mkdtemp(join(tmpdir(), "studio-model-"))));
 after(() => rm(folder, { recursive: true, force: true }));

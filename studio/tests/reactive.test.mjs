@@ -1,7 +1,7 @@
 // Signals, against what their readers rely on.
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { loadModule } from "./bundle.mjs";
+import { loadModule } from "./support/bundle.mjs";
 
 const { batch, computed, effect, signal } = await loadModule("src/reactive.ts");
 

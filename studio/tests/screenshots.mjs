@@ -1,9 +1,9 @@
 // Writes the pictures of docs/studio.md from runs of the examples: node tests/screenshots.mjs [NAME...]
 import { mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { closeBrowser, launch, open, skip } from "./browser.mjs";
-import { root, servePage } from "./server.mjs";
-import { startService, SUPPORT_DESK, until } from "./service.mjs";
+import { closeBrowser, launch, open, skip } from "./support/browser.mjs";
+import { root, servePage } from "./support/server.mjs";
+import { startService, SUPPORT_DESK, until } from "./support/service.mjs";
 
 const MAX_BYTES = 150_000;
 const folder = join(root, "docs/studio");

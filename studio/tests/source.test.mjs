@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { it } from "node:test";
 import { gzipSync } from "node:zlib";
 import { LIMIT, MORE_LIMIT } from "../build.mjs";
-import { root } from "./server.mjs";
+import { root } from "./support/server.mjs";
 
 const studio = join(root, "studio");
 

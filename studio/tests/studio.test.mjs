@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { axe, closeBrowser, launch, open, skip, studio } from "./browser.mjs";
-import { root } from "./server.mjs";
-import { provider } from "./provider.mjs";
-import { FAILING, fork, RACE, twoCalls } from "./workflows.mjs";
+import { axe, closeBrowser, launch, open, skip, studio } from "./support/browser.mjs";
+import { root } from "./support/server.mjs";
+import { provider } from "./support/provider.mjs";
+import { FAILING, fork, RACE, twoCalls } from "./support/workflows.mjs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 

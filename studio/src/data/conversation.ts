@@ -2,7 +2,7 @@
 // messages that they removed.
 
 import type { Message, RunEvent, ToolCall } from "../types";
-import { contentText } from "../ui/format";
+import { contentText } from "../ui/text/format";
 
 export interface MessageItem {
   kind: "message";

@@ -1,7 +1,7 @@
 // Writes conversations in the formats of other programs, and a model request as a command line.
 
 import type { Json, Message } from "../types";
-import { contentText } from "../ui/format";
+import { contentText } from "../ui/text/format";
 
 export type ConversationFormat = "pirn" | "openai" | "anthropic" | "gemini";
 

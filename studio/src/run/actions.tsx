@@ -7,8 +7,8 @@ import { go, href } from "../router";
 import type { Json, JsonObject, Report } from "../types";
 import { Dialog } from "../ui/keys";
 import { ProblemBox, toProblem } from "../ui/resource";
-import { JsonForm } from "../ui/schema-form";
-import type { OpenRun } from "./open";
+import { JsonForm } from "../ui/forms/schema-form";
+import type { OpenRun } from "./model/open";
 
 interface Action {
   label: string;

@@ -3,12 +3,12 @@
 import { useMemo } from "preact/hooks";
 import { route, setQuery } from "../router";
 import type { RunEvent } from "../types";
-import { brief, duration, iso } from "../ui/format";
-import { JsonTree } from "../ui/json";
+import { brief, duration, iso } from "../ui/text/format";
+import { JsonTree } from "../ui/text/json";
 import { List } from "../ui/list";
 import { useSettled } from "../ui/now";
-import { countUpTo } from "./model";
-import type { OpenRun } from "./open";
+import { countUpTo } from "./model/model";
+import type { OpenRun } from "./model/open";
 
 const COMMON = new Set(["type", "sequence", "timestamp", "runId", "workflowId", "threadId", "nodeId", "nodeType"]);
 

@@ -1,13 +1,13 @@
 // The panes of a run, in the order of their tabs.
 
 import type { ComponentType } from "preact";
-import { Conversation } from "./conversation";
+import { Conversation } from "./conversation/conversation";
 import { Events } from "./events";
-import { Graph } from "./graph";
-import type { OpenRun } from "./open";
-import { Timeline } from "./timeline";
+import { Graph } from "./graph/graph";
+import type { OpenRun } from "./model/open";
+import { Timeline } from "./timeline/timeline";
 import "./panes.css";
-import { Requests } from "./request";
+import { Requests } from "./conversation/request";
 import { State } from "./state";
 
 export interface Pane {

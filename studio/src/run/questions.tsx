@@ -2,10 +2,10 @@
 
 import { query } from "../api";
 import type { Interaction, JsonObject } from "../types";
-import { QuestionCard } from "../ui/question";
+import { QuestionCard } from "../ui/forms/question";
 import { useResource } from "../ui/resource";
-import type { Question } from "./model";
-import type { OpenRun } from "./open";
+import type { Question } from "./model/model";
+import type { OpenRun } from "./model/open";
 
 /** All open questions, or those for which `of` is true. */
 export function OpenQuestions({ run, of }: { run: OpenRun; of?: (question: Question) => boolean }) {

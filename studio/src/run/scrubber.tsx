@@ -1,7 +1,7 @@
 // A slider over the events of the run, with the position of the cursor in steps and time.
 
-import { count, duration, time } from "../ui/format";
-import type { OpenRun } from "./open";
+import { count, duration, time } from "../ui/text/format";
+import type { OpenRun } from "./model/open";
 
 export function Scrubber({ run }: { run: OpenRun }) {
   void run.version.value;

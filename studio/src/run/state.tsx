@@ -3,18 +3,18 @@
 
 import { useMemo } from "preact/hooks";
 import { canChange, query } from "../api";
-import { brief, count, plural } from "../ui/format";
-import { JsonTree } from "../ui/json";
+import { brief, count, plural } from "../ui/text/format";
+import { JsonTree } from "../ui/text/json";
 import { Meter } from "../ui/meter";
 import { Panel } from "../ui/panel";
 import { useResource } from "../ui/resource";
 import { Status } from "../ui/status";
 import type { Json, Report } from "../types";
 import { lazy } from "../lazy";
-import { pairs } from "./calls";
-import { statusAt, type Visit } from "./model";
-import type { OpenRun } from "./open";
-import { PinnedMessages } from "./pinned";
+import { pairs } from "./model/calls";
+import { statusAt, type Visit } from "./model/model";
+import type { OpenRun } from "./model/open";
+import { PinnedMessages } from "./conversation/pinned";
 import { OpenQuestions } from "./questions";
 
 const Actions = lazy("Actions");

@@ -1,11 +1,11 @@
 // The strip above a run: outcome and its cause, slowest path, most expensive call, retries, open questions.
 
 import { href } from "../router";
-import { duration, plural, tokens } from "../ui/format";
+import { duration, plural, tokens } from "../ui/text/format";
 import { Status } from "../ui/status";
 import { useNow } from "../ui/now";
-import type { OpenRun } from "./open";
-import { digest } from "./digest";
+import type { OpenRun } from "./model/open";
+import { digest } from "./model/digest";
 
 export function Strip({ run }: { run: OpenRun }) {
   void run.version.value;

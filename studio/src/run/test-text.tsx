@@ -5,8 +5,8 @@ import { shellQuoted } from "../data/convert";
 import { initialLength } from "../data/conversation";
 import type { Json, Message, RequestDetail } from "../types";
 import { CopyButton } from "../ui/clipboard";
-import { contentText, pretty } from "../ui/format";
-import type { OpenRun } from "./open";
+import { contentText, pretty } from "../ui/text/format";
+import type { OpenRun } from "./model/open";
 
 /** Delay of a reply that the run has not awaited: its branch is cancelled before. */
 const NEVER = 3_600_000;

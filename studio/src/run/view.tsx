@@ -5,7 +5,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { go, route, setQuery } from "../router";
 import { ProblemBox } from "../ui/resource";
 import { useKeys } from "../ui/keys";
-import { OpenRun } from "./open";
+import { OpenRun } from "./model/open";
 import { panes } from "./panes";
 import { Scrubber } from "./scrubber";
 import { Strip } from "./strip";

@@ -6,10 +6,10 @@ import type { Schema } from "../data/schema";
 import { go, href } from "../router";
 import type { Definition, Interaction, Json, JsonObject } from "../types";
 import { Dialog } from "../ui/keys";
-import { JsonForm } from "../ui/schema-form";
+import { JsonForm } from "../ui/forms/schema-form";
 import { forkTo } from "./actions";
-import { countUpTo, type Question, type Visit } from "./model";
-import type { OpenRun } from "./open";
+import { countUpTo, type Question, type Visit } from "./model/model";
+import type { OpenRun } from "./model/open";
 
 /** Milliseconds until the fork must have asked its question, and between two looks for it. */
 const ASKED_WITHIN = 30_000;

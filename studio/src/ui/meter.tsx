@@ -1,6 +1,6 @@
 // Bars for shares: tokens against a limit, and the part of a request that the provider's cache can serve.
 
-import { count, percent } from "./format";
+import { count, percent } from "./text/format";
 
 export function Meter({ label, value, limit, unit = "tokens" }: { label: string; value: number; limit?: number | null; unit?: string }) {
   if (!limit) {

@@ -3,13 +3,13 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { href, route } from "../router";
 import type { Diff, Report, Step } from "../types";
-import { count, duration, plural, pretty, time } from "../ui/format";
-import { TextDiff } from "../ui/diff";
+import { count, duration, plural, pretty, time } from "../ui/text/format";
+import { TextDiff } from "../ui/text/diff";
 import { Facts, Panel, Table } from "../ui/panel";
 import { ProblemBox, useResource } from "../ui/resource";
 import { Status } from "../ui/status";
-import { OpenRun } from "../run/open";
-import { Graph } from "../run/graph";
+import { OpenRun } from "../run/model/open";
+import { Graph } from "../run/graph/graph";
 
 function useRun(id: string): OpenRun {
   const run = useMemo(() => new OpenRun(id), [id]);

@@ -1,14 +1,14 @@
 // Engine: the figures of `/metrics` as small charts over the last 15 minutes, and runs by status.
 
 import { useState } from "preact/hooks";
-import { count, duration, time } from "../ui/format";
+import { count, duration, time } from "../ui/text/format";
 import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
 import { Status } from "../ui/status";
 import { href } from "../router";
 import type { RecentMetrics } from "../types";
 import { type Chart, chartsOf, lastOf } from "../data/charts";
-import { bytes } from "../ui/bytes";
+import { bytes } from "../ui/text/bytes";
 
 export function Engine() {
   const resource = useResource<RecentMetrics>("/metrics/recent");

@@ -7,11 +7,11 @@ import type { Schema } from "../data/schema";
 import { signal } from "../reactive";
 import { go, href } from "../router";
 import type { Json, JsonObject, WorkflowItem } from "../types";
-import { brief, count, plural } from "../ui/format";
+import { brief, count, plural } from "../ui/text/format";
 import { List } from "../ui/list";
 import { Panel } from "../ui/panel";
 import { Loaded, ProblemBox, toProblem, useResource } from "../ui/resource";
-import { JsonForm } from "../ui/schema-form";
+import { JsonForm } from "../ui/forms/schema-form";
 import { look, Status } from "../ui/status";
 
 interface Explored {

@@ -3,9 +3,9 @@
 import { useState } from "preact/hooks";
 import { canChange } from "../api";
 import { href, route } from "../router";
-import { plural } from "../ui/format";
+import { plural } from "../ui/text/format";
 import { useChanges } from "../ui/changes";
-import { QuestionCard } from "../ui/question";
+import { QuestionCard } from "../ui/forms/question";
 import { Loaded, useResource } from "../ui/resource";
 import type { Interaction } from "../types";
 

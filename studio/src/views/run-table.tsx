@@ -2,7 +2,7 @@
 
 import { href } from "../router";
 import type { RunItem } from "../types";
-import { count, duration, money, time } from "../ui/format";
+import { count, duration, money, time } from "../ui/text/format";
 import { Table } from "../ui/panel";
 import { Status } from "../ui/status";
 

@@ -7,7 +7,7 @@ import { go, href, route, setQuery } from "../router";
 import type { RunItem, RunList, WorkflowItem } from "../types";
 import { onChanges } from "../ui/changes";
 import { Dialog } from "../ui/keys";
-import { count, duration, iso, money, plural, time, tokens } from "../ui/format";
+import { count, duration, iso, money, plural, time, tokens } from "../ui/text/format";
 import { useNow } from "../ui/now";
 import { ProblemBox, toProblem } from "../ui/resource";
 import { Status } from "../ui/status";

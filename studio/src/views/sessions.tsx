@@ -5,13 +5,13 @@ import { canChange, query } from "../api";
 import { rows } from "../data/conversation";
 import { go, href, route } from "../router";
 import type { JsonObject, Message, RunItem, RunList, SessionItem } from "../types";
-import { count, plural, time } from "../ui/format";
-import { JsonTree } from "../ui/json";
+import { count, plural, time } from "../ui/text/format";
+import { JsonTree } from "../ui/text/json";
 import { Dialog } from "../ui/keys";
 import { Panel, Table } from "../ui/panel";
 import { useChanges } from "../ui/changes";
 import { Loaded, useResource } from "../ui/resource";
-import { MessageCard } from "../run/messages";
+import { MessageCard } from "../run/conversation/messages";
 import { RunTable } from "./run-table";
 import { StartForm } from "./start";
 

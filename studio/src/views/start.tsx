@@ -6,7 +6,7 @@ import { get, post } from "../api";
 import type { Schema } from "../data/schema";
 import type { JsonObject, WorkflowItem } from "../types";
 import { useResource } from "../ui/resource";
-import { JsonForm } from "../ui/schema-form";
+import { JsonForm } from "../ui/forms/schema-form";
 
 export function StartForm(props: { workflow?: string; session?: string; onStarted: (runId: string) => void; isFixed?: boolean }) {
   const list = useResource<{ workflows: WorkflowItem[] }>("/workflows");

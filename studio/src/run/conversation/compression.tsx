@@ -2,11 +2,11 @@
 // the summary does not contain are marked, by the rules of `pirn context judge`.
 
 import { useMemo, useState } from "preact/hooks";
-import { type CompressionItem, type MessageItem, textOf } from "../data/conversation";
-import { type Fact, type FoundFact, judge, type Judgement, type Statement, statements } from "../data/facts";
-import { count, iso, percent, plural, time } from "../ui/format";
-import { ProblemBox, toProblem } from "../ui/resource";
-import { Problem } from "../api";
+import { type CompressionItem, type MessageItem, textOf } from "../../data/conversation";
+import { type Fact, type FoundFact, judge, type Judgement, type Statement, statements } from "../../data/facts";
+import { count, iso, percent, plural, time } from "../../ui/text/format";
+import { ProblemBox, toProblem } from "../../ui/resource";
+import { Problem } from "../../api";
 import { MessageCard } from "./messages";
 
 export function Compression({ item }: { item: CompressionItem }) {

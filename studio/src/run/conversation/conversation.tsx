@@ -2,7 +2,7 @@
 // context at its position, and compressions that open to the messages that they removed.
 
 import { useMemo, useState } from "preact/hooks";
-import { get } from "../api";
+import { get } from "../../api";
 import {
   type CompressionItem,
   type ConversationItem,
@@ -12,17 +12,17 @@ import {
   type Row,
   rows,
   type ThreadConversation,
-} from "../data/conversation";
-import { type ConversationFormat, converted, curl } from "../data/convert";
-import { href } from "../router";
-import type { RequestDetail, RunEvent } from "../types";
-import { count, iso, percent, plural, time } from "../ui/format";
-import { CacheBar, Meter } from "../ui/meter";
-import { CopyButton, save } from "../ui/clipboard";
-import { requestAt } from "./calls";
+} from "../../data/conversation";
+import { type ConversationFormat, converted, curl } from "../../data/convert";
+import { href } from "../../router";
+import type { RequestDetail, RunEvent } from "../../types";
+import { count, iso, percent, plural, time } from "../../ui/text/format";
+import { CacheBar, Meter } from "../../ui/meter";
+import { CopyButton, save } from "../../ui/clipboard";
+import { requestAt } from "../model/calls";
 import { Compression } from "./compression";
 import { MessageCard } from "./messages";
-import type { OpenRun } from "./open";
+import type { OpenRun } from "../model/open";
 import { PinnedMessages } from "./pinned";
 
 const RELEVANT = new Set([

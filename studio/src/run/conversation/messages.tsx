@@ -2,10 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { FoldedCall, MessageItem } from "../data/conversation";
-import type { Json, Message } from "../types";
-import { brief, contentText, count, iso, plural, time } from "../ui/format";
-import { JsonTree } from "../ui/json";
+import type { FoldedCall, MessageItem } from "../../data/conversation";
+import type { Json, Message } from "../../types";
+import { brief, contentText, count, iso, plural, time } from "../../ui/text/format";
+import { JsonTree } from "../../ui/text/json";
 
 const ROLES: { [role: string]: string } = { system: "System", user: "User", assistant: "Assistant", tool: "Tool" };
 

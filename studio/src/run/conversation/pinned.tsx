@@ -1,10 +1,10 @@
 // The pinned context as a request contained it.
 
-import type { RequestDetail, RequestItem } from "../types";
-import { plural } from "../ui/format";
-import { useResource } from "../ui/resource";
+import type { RequestDetail, RequestItem } from "../../types";
+import { plural } from "../../ui/text/format";
+import { useResource } from "../../ui/resource";
 import { MessageList } from "./messages";
-import type { OpenRun } from "./open";
+import type { OpenRun } from "../model/open";
 
 export function PinnedMessages({ run, item, isLatest }: { run: OpenRun; item: RequestItem | undefined; isLatest?: boolean }) {
   const detail = useResource<RequestDetail>(item && run.path(`/requests/${encodeURIComponent(item.effectId)}`)).data.value;

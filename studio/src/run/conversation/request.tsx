@@ -1,23 +1,23 @@
 // The model requests of a run: each exactly as sent and as answered, why its prefix changed, and two of them side by side.
 
 import { useMemo } from "preact/hooks";
-import { lazy } from "../lazy";
-import { setQuery, route } from "../router";
-import type { Json, RequestDetail, RequestItem } from "../types";
-import { count, duration, iso, money, percent, plural, pretty, time } from "../ui/format";
-import { CopyButton } from "../ui/clipboard";
-import { ByteDiff } from "../ui/diff";
-import { JsonTree } from "../ui/json";
-import { List } from "../ui/list";
-import { CacheBar } from "../ui/meter";
-import { Facts } from "../ui/panel";
-import { Loaded, useResource } from "../ui/resource";
-import { pairs } from "./calls";
+import { lazy } from "../../lazy";
+import { setQuery, route } from "../../router";
+import type { Json, RequestDetail, RequestItem } from "../../types";
+import { count, duration, iso, money, percent, plural, pretty, time } from "../../ui/text/format";
+import { CopyButton } from "../../ui/clipboard";
+import { ByteDiff } from "../../ui/text/diff";
+import { JsonTree } from "../../ui/text/json";
+import { List } from "../../ui/list";
+import { CacheBar } from "../../ui/meter";
+import { Facts } from "../../ui/panel";
+import { Loaded, useResource } from "../../ui/resource";
+import { pairs } from "../model/calls";
 import { curlOf } from "./conversation";
-import { collapseText } from "./digest";
+import { collapseText } from "../model/digest";
 import { MessageCard, MessageList, plainMessage } from "./messages";
-import type { Call } from "./model";
-import type { OpenRun } from "./open";
+import type { Call } from "../model/model";
+import type { OpenRun } from "../model/open";
 
 const ROW = 52;
 const CopyAsTest = lazy("CopyAsTest");

@@ -1,17 +1,17 @@
 // The graph of a run: the drawing of each workflow that took part, with what happened up to the cursor.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { DrawingEdge, DrawingNode } from "../types";
-import { duration, plural } from "../ui/format";
-import { useKeys } from "../ui/keys";
-import { look } from "../ui/status";
-import { useSize, useWheel } from "../ui/surface";
-import { widthOf } from "../ui/text-width";
-import { joinShort } from "./digest";
-import { statusAt, type Thread, workflowName } from "./model";
+import type { DrawingEdge, DrawingNode } from "../../types";
+import { duration, plural } from "../../ui/text/format";
+import { useKeys } from "../../ui/keys";
+import { look } from "../../ui/status";
+import { useSize, useWheel } from "../../ui/surface";
+import { widthOf } from "../../ui/text/text-width";
+import { joinShort } from "../model/digest";
+import { statusAt, type Thread, workflowName } from "../model/model";
 import { Details } from "./node-details";
-import { forkOf, joinOf, type NodeState, nodeState, rootOf, threshold, transitions } from "./node-state";
-import type { OpenRun } from "./open";
+import { forkOf, joinOf, type NodeState, nodeState, rootOf, threshold, transitions } from "../model/node-state";
+import type { OpenRun } from "../model/open";
 import "./graph.css";
 import { layOut, type Layout, type Link, rootCounts, type Sheet, TITLE } from "./sheets";
 

@@ -1,17 +1,17 @@
 // What happened at the selected node: every attempt, its calls, the decision of a join, the items of a map, error and output.
 
-import { canChange, info } from "../api";
-import { lazy } from "../lazy";
-import { brief, duration, pretty, time, tokens } from "../ui/format";
-import { JsonTree } from "../ui/json";
-import { List } from "../ui/list";
-import { Status } from "../ui/status";
-import { joinStory } from "./digest";
-import { type Call, countUpTo, isOpenAt, type RunModel, statusAt, type Visit } from "./model";
-import { forkOf, joinOf, nodeConfig, rootOf, threshold, visitStatus } from "./node-state";
-import type { OpenRun } from "./open";
-import { OpenQuestions } from "./questions";
-import { paneHref } from "./view-href";
+import { canChange, info } from "../../api";
+import { lazy } from "../../lazy";
+import { brief, duration, pretty, time, tokens } from "../../ui/text/format";
+import { JsonTree } from "../../ui/text/json";
+import { List } from "../../ui/list";
+import { Status } from "../../ui/status";
+import { joinStory } from "../model/digest";
+import { type Call, countUpTo, isOpenAt, type RunModel, statusAt, type Visit } from "../model/model";
+import { forkOf, joinOf, nodeConfig, rootOf, threshold, visitStatus } from "../model/node-state";
+import type { OpenRun } from "../model/open";
+import { OpenQuestions } from "../questions";
+import { paneHref } from "../view-href";
 
 const MANY = 12;
 const WhatIf = lazy("WhatIf");

@@ -1,10 +1,10 @@
 // Positions of the drawings of all workflows that took part in a run: the run's own first, a called or triggered one to the right of the
 // node that started it.
 
-import type { Drawing, DrawingNode } from "../types";
-import { widthOf } from "../ui/text-width";
-import { type RunModel, statusAt, type Thread } from "./model";
-import { rootOf } from "./node-state";
+import type { Drawing, DrawingNode } from "../../types";
+import { widthOf } from "../../ui/text/text-width";
+import { type RunModel, statusAt, type Thread } from "../model/model";
+import { rootOf } from "../model/node-state";
 
 export interface Sheet {
   workflow: string;

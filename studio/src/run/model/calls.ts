@@ -1,6 +1,6 @@
 // Which model request of the API belongs to which request among the events.
 
-import type { RequestItem } from "../types";
+import type { RequestItem } from "../../types";
 import type { Call } from "./model";
 import type { OpenRun } from "./open";
 

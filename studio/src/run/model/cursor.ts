@@ -1,7 +1,7 @@
 // The shared cursor of a run: a position in its events, and the selected node and thread. Every pane shows the run at the cursor and
 // moves it.
 
-import { batch, computed, effect, signal } from "../reactive";
+import { batch, computed, effect, signal } from "../../reactive";
 import { countUpTo } from "./model";
 import type { OpenRun } from "./open";
 

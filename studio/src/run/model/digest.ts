@@ -1,7 +1,7 @@
 // The facts of a run that its strip shows, from the model and the API's report.
 
-import type { Report, RequestItem, RunEvent, Usage } from "../types";
-import { count, duration, money, plural } from "../ui/format";
+import type { Report, RequestItem, RunEvent, Usage } from "../../types";
+import { count, duration, money, plural } from "../../ui/text/format";
 import type { Join, Question, RunModel, Thread, Visit } from "./model";
 
 export interface Digest {

@@ -2,7 +2,7 @@
 // sequence of the event that started it and of the one that ended it, so the run at any earlier position is a comparison of
 // numbers and needs no second fold.
 
-import type { Json, JsonObject, Message, RequestItem, RunError, RunEvent, ThreadItem, ThreadKind, Usage } from "../types";
+import type { Json, JsonObject, Message, RequestItem, RunError, RunEvent, ThreadItem, ThreadKind, Usage } from "../../types";
 
 /** An item with a start and perhaps an end, as sequences and times. */
 export interface Span {

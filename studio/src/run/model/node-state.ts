@@ -1,7 +1,7 @@
 // State of a node of a drawing at the cursor, over all threads that execute its workflow, or over one of them.
 
-import type { Definition, JsonObject } from "../types";
-import { duration } from "../ui/format";
+import type { Definition, JsonObject } from "../../types";
+import { duration } from "../../ui/text/format";
 import { joinShort } from "./digest";
 import { countUpTo, type Fork, isOpenAt, type Join, type RunModel, statusAt, type Thread, type Visit } from "./model";
 

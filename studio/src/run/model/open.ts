@@ -1,9 +1,9 @@
 // The run that the page shows: its model, which follows the event stream, and what the API adds to it. Panes receive it as `run`.
 
-import { batch, computed, type Signal, signal } from "../reactive";
-import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../api";
-import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../types";
-import { toProblem } from "../ui/resource";
+import { batch, computed, type Signal, signal } from "../../reactive";
+import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../../api";
+import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../../types";
+import { toProblem } from "../../ui/resource";
 import { Cursor } from "./cursor";
 import { RunModel } from "./model";
 

@@ -1,6 +1,6 @@
 // The time axis of the timeline: idle time is folded to a fixed width, so that a wait of a day does not hide work of a second.
 
-import type { RunModel } from "./model";
+import type { RunModel } from "../model/model";
 
 /** A part of the axis; `from` and `to` are positions on the folded axis in milliseconds. */
 interface Part {

@@ -1,11 +1,11 @@
 // Draws the timeline on a canvas: only the rows and times in view.
 
-import type { RunEvent } from "../types";
-import { duration, tokens } from "../ui/format";
-import { look } from "../ui/status";
-import { collapseText, strategyName } from "./digest";
-import { type Call, type Compression, countUpTo, isOpenAt, type RunModel, type Span, statusAt, type Thread, type Visit } from "./model";
-import { threadStatus, visitStatus } from "./node-state";
+import type { RunEvent } from "../../types";
+import { duration, tokens } from "../../ui/text/format";
+import { look } from "../../ui/status";
+import { collapseText, strategyName } from "../model/digest";
+import { type Call, type Compression, countUpTo, isOpenAt, type RunModel, type Span, statusAt, type Thread, type Visit } from "../model/model";
+import { threadStatus, visitStatus } from "../model/node-state";
 import { tickStep, type TimeScale } from "./time-scale";
 
 export const ROW = 40;

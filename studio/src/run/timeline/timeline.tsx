@@ -1,11 +1,11 @@
 // The timeline of a run: threads as lanes in their tree, nodes as bars, calls below them; ranges zoom, the ruler scrubs.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { duration } from "../ui/format";
-import { useKeys } from "../ui/keys";
-import { useNow } from "../ui/now";
-import { useSize, useWheel } from "../ui/surface";
-import type { OpenRun } from "./open";
+import { duration } from "../../ui/text/format";
+import { useKeys } from "../../ui/keys";
+import { useNow } from "../../ui/now";
+import { useSize, useWheel } from "../../ui/surface";
+import type { OpenRun } from "../model/open";
 import { TimeScale } from "./time-scale";
 import "./timeline.css";
 import { colours, describe, draw, type Frame, type Hit, ROW, RULER, timeOf, treeOrder } from "./timeline-draw";

@@ -1,13 +1,13 @@
 // The forms of a question to a person: choices, a form of the answer's schema, or consent to a tool call.
 
 import { useState } from "preact/hooks";
-import { useId } from "./id";
-import { post } from "../api";
-import type { Schema } from "../data/schema";
-import type { Interaction, Json } from "../types";
-import { JsonTree } from "./json";
+import { useId } from "../id";
+import { post } from "../../api";
+import type { Schema } from "../../data/schema";
+import type { Interaction, Json } from "../../types";
+import { JsonTree } from "../text/json";
 import type { Consent } from "./question";
-import { Loaded, useResource } from "./resource";
+import { Loaded, useResource } from "../resource";
 import { JsonForm } from "./schema-form";
 
 async function answer(question: Interaction, value: Json, by: string): Promise<void> {

@@ -1,13 +1,13 @@
 // A question of a run to a person, as a form: choices, a form of the answer's schema, or consent to a tool call.
 
-import { useId } from "./id";
-import { canChange } from "../api";
-import { lazy } from "../lazy";
-import { href } from "../router";
-import type { Interaction, Json, JsonObject } from "../types";
-import { brief, duration, iso } from "./format";
-import { JsonTree } from "./json";
-import { useNow } from "./now";
+import { useId } from "../id";
+import { canChange } from "../../api";
+import { lazy } from "../../lazy";
+import { href } from "../../router";
+import type { Interaction, Json, JsonObject } from "../../types";
+import { brief, duration, iso } from "../text/format";
+import { JsonTree } from "../text/json";
+import { useNow } from "../now";
 
 const AnswerForm = lazy("AnswerForm");
 const ConsentForm = lazy("ConsentForm");

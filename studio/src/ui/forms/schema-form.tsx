@@ -2,12 +2,12 @@
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { type Field, fieldOf, numberFrom, parseJson, type Problem, problems, type Schema, withProperty } from "../data/schema";
-import type { Json } from "../types";
-import { brief } from "./format";
-import { useId } from "./id";
-import { ProblemBox, toProblem } from "./resource";
-import type { Problem as ApiProblem } from "../api";
+import { type Field, fieldOf, numberFrom, parseJson, type Problem, problems, type Schema, withProperty } from "../../data/schema";
+import type { Json } from "../../types";
+import { brief } from "../text/format";
+import { useId } from "../id";
+import { ProblemBox, toProblem } from "../resource";
+import type { Problem as ApiProblem } from "../../api";
 
 interface FormState {
   root: Schema;

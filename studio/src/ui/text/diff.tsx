@@ -1,7 +1,7 @@
 // Two texts with their differences: by lines, and side by side at the first differing byte.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { byteLength, excerpt, firstDifference, lineDiff } from "../data/diff";
+import { byteLength, excerpt, firstDifference, lineDiff } from "../../data/diff";
 import { count, plural } from "./format";
 
 const SIGNS = { same: " ", removed: "−", added: "+" };

@@ -1,6 +1,6 @@
 // Numbers, times and values as short texts.
 
-import type { Cost, Json } from "../types";
+import type { Cost, Json } from "../../types";
 
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
