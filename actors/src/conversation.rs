@@ -2,7 +2,7 @@
 
 use pirn_core::run::{Message, ThreadNo, ToConversation};
 
-use crate::turn::Turn;
+use crate::run::turn::Turn;
 
 pub(crate) struct ConversationActor;
 

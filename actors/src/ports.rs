@@ -22,12 +22,12 @@ use pirn_definition::script::{Scope, ScopeValues};
 use pirn_events::schedule::ScheduleState;
 use serde_json::{Map, Value};
 
-pub use crate::call_context::CallContext;
-use crate::current_call::idempotency_key;
+pub use crate::calls::call_context::CallContext;
+use crate::calls::current_call::idempotency_key;
+pub use crate::calls::input::Input;
 use crate::host::WorkClock;
 /// Stops a script when it is dropped.
 pub use crate::host::WorkHandle as ScriptHandle;
-pub use crate::input::Input;
 pub use sampler::{MAX_SAMPLES, Sampler};
 
 /// A call of a model.

@@ -25,11 +25,11 @@ use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
-use crate::rebuilt_run::Resumed;
-use crate::run_context::RunContext;
+use crate::run::rebuilt_run::Resumed;
+use crate::run::run_context::RunContext;
+use crate::run::turn::Turn;
 use crate::sessions::{self, SessionSeat, empty_session};
-use crate::trigger_call::{self, RunningCalls};
-use crate::turn::Turn;
+use crate::triggers::trigger_call::{self, RunningCalls};
 
 /// Parameters of a run's start.
 pub(crate) struct RunSpec {

@@ -29,9 +29,6 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::backlog::Backlog;
 use crate::contain::contained;
-use crate::triggers::firing::fire_alone;
-use crate::triggers::follow_up::{depth_after, failed_with, failure, raise};
-use crate::triggers::function_table::FunctionTable;
 use crate::host::{AwaitKind, Host, Label, WorkHandle};
 use crate::ports::{CallContext, ExpectedKind, Function, Ports, TextJob, Texts, WorkFunction};
 use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender, ByRun, Quiesce, ResumedEvents, TriggerLimit};
@@ -39,6 +36,9 @@ use crate::protocol::engine::{EngineHandle, RunEnded};
 use crate::protocol::mailbox::{Receiver, TurnEnd};
 use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender, TriggerRefused};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
+use crate::triggers::firing::fire_alone;
+use crate::triggers::follow_up::{depth_after, failed_with, failure, raise};
+use crate::triggers::function_table::FunctionTable;
 use crate::triggers::trigger_call::{context_of, failed, notify, work};
 
 pub(crate) struct TriggerMatcherActor {
@@ -770,9 +770,9 @@ fn affects_run(action: &TriggerAction) -> bool {
         | TriggerAction::PauseThread { .. }
         | TriggerAction::ResumeThread { .. }
         | TriggerAction::SetVariable { .. } => true,
-        TriggerAction::StartWorkflow { .. }
-        | TriggerAction::SendNotification { .. }
-        | TriggerAction::Custom { .. } => false,
+        TriggerAction::StartWorkflow { .. } | TriggerAction::SendNotification { .. } | TriggerAction::Custom { .. } => {
+            false
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use pirn_events::event::Event;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::call_context::CallContext;
+use super::call_context::CallContext;
 
 /// The input of an inline function: JSON that is built on first access, once. Many functions ignore their input, and a JOIN's
 /// result or a trigger's event would be expensive to convert for nothing.

@@ -16,16 +16,16 @@ use serde_json::{Map, Value};
 
 use super::local::Local;
 use super::{EngineShared, StartJob, StartedRun, log_exit};
+use crate::calls::current_call;
 use crate::contain::{Exit, start_contained_on};
-use crate::current_call;
 use crate::history::History;
-use crate::inline_services::InlineServices;
 use crate::journal::Graphs;
 use crate::mailbox::RunActor;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorHandle;
-use crate::run_context::RunContext;
+use crate::run::inline_services::InlineServices;
+use crate::run::run_context::RunContext;
 use crate::sessions::SessionSeat;
 use crate::supervisor::{Beginning, NewRun, RunSpec};
 

@@ -10,9 +10,9 @@ use pirn_sync::completion;
 use super::admission::check_names;
 use super::local::Local;
 use super::{EngineShared, RunRequest};
-use crate::current_call;
+use crate::calls::current_call;
 use crate::journal::Graphs;
-use crate::run_context::{listening, promised};
+use crate::run::run_context::{listening, promised};
 use crate::sessions::SessionSeat;
 
 impl EngineShared {

@@ -10,11 +10,11 @@ use crate::backlog::Backlog;
 use crate::contain::start_contained_with;
 use crate::event_bus::EventBusActor;
 use crate::host::Host;
-use crate::inline_services::SharedEvaluator;
 use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender};
 use crate::protocol::mailbox::{Depth, mailbox};
 use crate::protocol::matcher::{MatcherMsg, MatcherSender};
-use crate::step_buffers::SharedBuffers;
+use crate::run::inline_services::SharedEvaluator;
+use crate::run::step_buffers::SharedBuffers;
 use crate::trigger_matcher::TriggerMatcherActor;
 
 /// An engine's actors and evaluator on one arbiter.

@@ -11,14 +11,14 @@ use pirn_sync::{Completion, completion};
 use super::admission::AdmittedRun;
 use super::admission::RunAttachments;
 use super::{EngineShared, OnEnd, StartJob, StartedRun};
-use crate::followed_run::FollowedRun;
 use crate::host::WorkClock;
-use crate::inline_services::InlineServices;
 use crate::journal::Graphs;
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
-use crate::rebuilt_run::{RebuiltRun, ReplayFacts, Resumed};
+use crate::run::followed_run::FollowedRun;
+use crate::run::inline_services::InlineServices;
+use crate::run::rebuilt_run::{RebuiltRun, ReplayFacts, Resumed};
 use crate::supervisor::Beginning;
 
 impl EngineShared {

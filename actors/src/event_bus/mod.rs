@@ -4,6 +4,11 @@
 //! subscriber receives the count before its next event.
 //!
 //! If the trigger matcher panics, triggers stop firing. Runs then end as if they had no triggers.
+//!
+//! Not here: decisions which triggers fire, which are in `trigger_matcher`, and types of events, which are in `pirn-events`.
+
+mod event_waiters;
+mod listeners;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,10 +20,10 @@ use pirn_core::thread::{Outcome, ThreadId};
 use pirn_definition::event_type::EventType;
 use pirn_events::event::{Event, EventMask, RaisedEvent};
 
+use self::event_waiters::EventWaiters;
+use self::listeners::Listeners;
 use crate::answer::Answer;
 use crate::backlog::Backlog;
-use crate::event_waiters::EventWaiters;
-use crate::listeners::Listeners;
 use crate::protocol::bus::{
     ArbiterSubscriptions, BusMsg, BusSender, EndedRun, Quiesce, ResumedEvents, Source, Subscriber,
 };

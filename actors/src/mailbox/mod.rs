@@ -15,6 +15,11 @@
 //!
 //! Virtual time and the explorer use this code unchanged. Such a host chooses when a timer fires, when work ends and which thread
 //! starts next.
+//!
+//! Not here: state that the actors of a run share, which is in `run`, and the actors themselves.
+
+mod parked;
+mod pending_durability;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -28,20 +33,20 @@ use pirn_core::thread::EffectId;
 use pirn_definition::Millis;
 use pirn_definition::error::RunError;
 
+use self::parked::{ParkedRun, shut_down};
+use self::pending_durability::PendingDurability;
 use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
-use crate::environment::ActorEnvironment;
-use crate::parked::{ParkedRun, shut_down};
-use crate::pending_durability::PendingDurability;
 use crate::protocol::bus::BusMsg;
 use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg};
-use crate::rebuilt_run::{RebuiltRun, Resumed};
-use crate::run_context::RunContext;
+use crate::run::environment::ActorEnvironment;
+use crate::run::rebuilt_run::{RebuiltRun, Resumed};
+use crate::run::run_context::RunContext;
+use crate::run::turn::{LocalInbox, Turn};
 use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor, limit_triggers};
 use crate::thread::ThreadActor;
-use crate::turn::{LocalInbox, Turn};
 
 /// Maximum number of messages that one turn handles before the run yields to the other tasks of the arbiter.
 const AT_ONCE: usize = 128;

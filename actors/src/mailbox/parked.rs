@@ -13,7 +13,7 @@ use pirn_core::run::Control;
 use pirn_definition::error::{RunError, RunErrorCode};
 
 use crate::protocol::supervisor::SupervisorMsg;
-use crate::run_context::RunContext;
+use crate::run::run_context::RunContext;
 use crate::supervisor::SupervisorActor;
 use crate::thread::ThreadActor;
 

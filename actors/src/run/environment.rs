@@ -13,11 +13,11 @@ use pirn_definition::graph::{Graph, NodeIx};
 use pirn_definition::value::SchemaMismatch;
 use serde_json::{Map, Value};
 
-use crate::call_context::CallContext;
+use super::inline_services::InlineServices;
+use super::run_context::RunContext;
+use super::settings::SharedSettings;
+use crate::calls::call_context::CallContext;
 use crate::host::{Host, Observation};
-use crate::inline_services::InlineServices;
-use crate::run_context::RunContext;
-use crate::settings::SharedSettings;
 
 /// The environment that a run's machine queries inline.
 pub(crate) struct ActorEnvironment<'a> {

@@ -8,11 +8,11 @@ use pirn_definition::Millis;
 use pirn_events::event::{Event, RaisedEvent};
 use serde_json::{Map, Value};
 
-use crate::environment::ActorEnvironment;
-use crate::inline_services::InlineServices;
+use super::environment::ActorEnvironment;
+use super::inline_services::InlineServices;
+use super::settings::SharedSettings;
 use crate::journal::Graphs;
 use crate::protocol::bus::Source;
-use crate::settings::SharedSettings;
 
 /// Number of the newest events that later firings of triggers may refer to.
 // A run has no turn while 1,024 events wait for the triggers, so the firing on an older event is recorded with few exceptions.

@@ -13,8 +13,8 @@ use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, e
 use pirn_definition::definition::Fault;
 use pirn_definition::graph::{Evaluator, Graph, NodeIx};
 
-use crate::call_settings::specs;
-use crate::current_call::with_trigger_depth;
+use super::call_settings::specs;
+use crate::calls::current_call::with_trigger_depth;
 use crate::journal::Graphs;
 use crate::ports::{CallContext, Function, Input, Models, Ports, first_profile, laid_over_profile};
 use crate::protocol::engine::EngineHandle;

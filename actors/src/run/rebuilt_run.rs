@@ -14,11 +14,11 @@ use pirn_definition::graph::{Graph, NodeIx};
 use pirn_events::event::{Event, RaisedEvent, missed_event};
 use serde_json::{Map, Value};
 
-use crate::environment::ActorEnvironment;
-use crate::inline_services::InlineServices;
+use super::environment::ActorEnvironment;
+use super::inline_services::InlineServices;
+use super::settings::SharedSettings;
 use crate::journal::{Graphs, RunJournal};
 use crate::protocol::bus::{ResumedEvents, Source};
-use crate::settings::SharedSettings;
 
 /// A run after its last recorded input.
 pub struct RebuiltRun {

@@ -13,9 +13,12 @@ use pirn_definition::event_type::EventType;
 use pirn_definition::value::TOO_DEEP;
 use pirn_events::event::{EventMask, RaisedEvent, WaitNo};
 
+use super::inline_services::InlineServices;
+use super::settings::SharedSettings;
+use super::spans::Spans;
+use super::step_buffers::SharedBuffers;
 use crate::backlog::Backlog;
 use crate::host::Host;
-use crate::inline_services::InlineServices;
 use crate::journal::{JournalFlush, RunJournal};
 use crate::ports::Ports;
 use crate::protocol::bus::{
@@ -26,9 +29,6 @@ use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
-use crate::settings::SharedSettings;
-use crate::spans::Spans;
-use crate::step_buffers::SharedBuffers;
 
 /// State shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunContext {

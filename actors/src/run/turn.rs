@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 use pirn_core::run::{Effect, Message, RunMachine};
 use pirn_definition::Millis;
 
-use crate::environment::ActorEnvironment;
-use crate::run_context::RunContext;
+use super::environment::ActorEnvironment;
+use super::run_context::RunContext;
 
 /// The queue of a run, for messages from code on its arbiter.
 pub(crate) trait LocalInbox {

@@ -17,11 +17,11 @@ use serde_json::Value;
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::calls::current_call::{EffectName, work_of};
-use crate::run::environment::context_of;
 use crate::host::{AwaitKind, Label, WorkHandle, named_seed};
 use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts, ToolOutcome};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
+use crate::run::environment::context_of;
 use crate::run::run_context::RunContext;
 use crate::run::turn::Turn;
 

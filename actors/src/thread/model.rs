@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::effects::{effect_name, in_flight, label, outcome_answer};
 use super::{InFlight, ThreadActor};
-use crate::run::call_settings::{AskedModel, CallSettings};
 use crate::calls::current_call::work_of;
-use crate::run::environment::context_of;
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
+use crate::run::call_settings::{AskedModel, CallSettings};
+use crate::run::environment::context_of;
 use crate::run::rebuilt_run::ModelAnswered;
 use crate::run::run_context::RunContext;
 use crate::run::turn::Turn;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pirn_core::run::{Firing, detached};
 
+use super::follow_up::{failure, raise};
 use crate::answer::Answer;
-use crate::follow_up::{failure, raise};
 use crate::protocol::bus::BusSender;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;

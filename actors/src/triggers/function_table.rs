@@ -8,9 +8,9 @@ use pirn_definition::definition::TriggerAction;
 use pirn_events::event::Event;
 use pirn_events::trigger::{TriggerMachine, WatchingTrigger};
 
-use crate::current_call::with_trigger_depth;
-use crate::follow_up::depth_after;
-use crate::input::{ActionInput, Caller};
+use super::follow_up::depth_after;
+use crate::calls::current_call::with_trigger_depth;
+use crate::calls::input::{ActionInput, Caller};
 use crate::ports::InlineFunction;
 
 /// Functions that triggers have called. Each is looked up by name at the first firing; later firings use an index, the trigger's

@@ -13,15 +13,15 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::Event;
 use serde_json::{Map, Value};
 
+use super::follow_up::depth_after;
 use crate::answer::{Answer, Lost};
-use crate::call_context::CallContext;
-use crate::current_call::{EffectName, call_of, work_of};
-use crate::follow_up::depth_after;
+use crate::calls::call_context::CallContext;
+use crate::calls::current_call::{EffectName, call_of, work_of};
+use crate::calls::input::firing_value;
 use crate::host::WorkHandle;
-use crate::input::firing_value;
 use crate::ports::{Function, Input, Ports, WorkFunction};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
-use crate::turn::Turn;
+use crate::run::turn::Turn;
 
 /// Asynchronous calls of a durable run. Dropping one cancels it.
 #[derive(Default)]
