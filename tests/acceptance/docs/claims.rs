@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::semantics::known_tests;
 
-const PAGE: &str = include_str!("../../docs/claims.md");
-const CONTENTS: &str = include_str!("../../docs/SUMMARY.md");
+const PAGE: &str = include_str!("../../../docs/claims.md");
+const CONTENTS: &str = include_str!("../../../docs/SUMMARY.md");
 
 /// Pages that other tests check, or that are parts of a listed page.
 const ELSEWHERE: [&str; 3] = ["semantics.md", "claims.md", "decisions/"];

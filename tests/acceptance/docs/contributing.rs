@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::house::{metadata, workspace};
+use crate::acceptance::source_tree::house::{metadata, workspace};
 
 /// A worked change.
 struct Change<'a> {

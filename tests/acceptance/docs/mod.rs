@@ -1,9 +1,13 @@
 //! Checks the pages under `docs/`: links have a target, examples produce the documented results, and tables are complete.
 
+mod claims;
+mod contributing;
 mod decisions;
 mod examples;
 mod links;
+mod semantics;
 mod tables;
+mod validation_codes;
 
 use std::fs;
 use std::path::{Path, PathBuf};

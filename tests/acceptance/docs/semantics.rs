@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const PAGE: &str = include_str!("../../docs/semantics.md");
+const PAGE: &str = include_str!("../../../docs/semantics.md");
 
 fn sources(folder: &Path, names: &mut BTreeSet<String>) {
     let entries = std::fs::read_dir(folder).expect("a readable folder");

@@ -1,6 +1,6 @@
 //! `docs/crates.svg`: the crates that are shipped, with their dependencies, from `cargo metadata`.
 //!
-//! `PIRN_WRITE_PICTURE=1 cargo test -p pirn-tests --test scenarios acceptance::crates_picture` writes the pictures.
+//! `PIRN_WRITE_PICTURE=1 cargo test -p pirn-tests --test scenarios acceptance::source_tree::crates_picture` writes the pictures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

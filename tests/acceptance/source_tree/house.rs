@@ -13,7 +13,7 @@ use super::file_cycles;
 const ACTORS: &[&str] = &["supervisor", "thread", "conversation", "event_bus", "trigger_matcher"];
 
 /// The source folder of each crate, and those of our crates that it may import.
-pub(super) const CRATES: &[(&str, &[&str])] = &[
+pub(in crate::acceptance) const CRATES: &[(&str, &[&str])] = &[
     ("sync/src", &[]),
     ("definition/src", &[]),
     ("conversation/src", &["pirn_definition"]),
@@ -279,7 +279,7 @@ fn an_import_cycle_is_detected_and_a_chain_is_not_a_cycle() {
 }
 
 /// Returns each module at the root of a crate (a folder or a file) with the modules that it imports.
-pub(super) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(in crate::acceptance) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let first = |module: &String| module.split("::").next().unwrap_or(module).to_owned();
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, targets) in file_cycles::imports(root) {
@@ -291,7 +291,7 @@ pub(super) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Returns the description of the workspace that `cargo metadata` prints.
-pub(super) fn metadata() -> &'static Value {
+pub(in crate::acceptance) fn metadata() -> &'static Value {
     static METADATA: OnceLock<Value> = OnceLock::new();
     METADATA.get_or_init(|| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -306,7 +306,7 @@ pub(super) fn metadata() -> &'static Value {
 }
 
 /// Returns the sets of modules that import each other, directly or indirectly. The sets and their contents are sorted.
-pub(super) fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+pub(in crate::acceptance) fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         imports.keys().map(|from| (from, reach(imports, from))).collect();
     let mut circles = BTreeSet::new();
@@ -333,7 +333,7 @@ fn reach<'a>(imports: &'a BTreeMap<String, BTreeSet<String>>, from: &'a String) 
 }
 
 /// Returns a file without its comments and its unit tests.
-pub(super) fn code(file: &Path) -> String {
+pub(in crate::acceptance) fn code(file: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a source file");
     let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -341,7 +341,7 @@ pub(super) fn code(file: &Path) -> String {
 }
 
 /// Returns the shipped files of a crate, sorted.
-pub(super) fn sources(root: &str) -> Vec<PathBuf> {
+pub(in crate::acceptance) fn sources(root: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![workspace().join(root)];
     while let Some(folder) = folders.pop() {
@@ -363,6 +363,6 @@ pub(super) fn sources(root: &str) -> Vec<PathBuf> {
     files
 }
 
-pub(super) fn workspace() -> PathBuf {
+pub(in crate::acceptance) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
