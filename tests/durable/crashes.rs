@@ -3,8 +3,8 @@
 use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
-use super::external_effects::{Known, Outside};
-use super::failing_store::{Crash, Failing};
+use super::faults::external_effects::{Known, Outside};
+use super::faults::failing_store::{Crash, Failing};
 use super::workflows;
 
 /// Returns the events except `EFFECT_IN_DOUBT`, without their sequence numbers, and asserts that the numbers have no gap.

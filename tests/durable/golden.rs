@@ -12,10 +12,10 @@ use pirn::store::export::{export, import};
 use pirn::store::{MemoryStore, NewRun, Store};
 use serde_json::{Value, json};
 
-use super::answers::asks;
 use super::crashes::crash_and_resume_in;
-use super::external_effects::{Outside, RUN};
-use super::failing_store::{Crash, Failing};
+use super::faults::external_effects::{Outside, RUN};
+use super::faults::failing_store::{Crash, Failing};
+use super::inputs::answers::asks;
 use super::{small_workflows, workflows};
 
 fn folder() -> PathBuf {

@@ -7,8 +7,8 @@ use pirn::store::MemoryStore;
 use pirn::{AnswerRefused, Engine, EventFilter, RunHandle, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
-use super::external_effects::{Known, Outside, RUN, answered};
-use super::failing_store::{Crash, Failing};
+use super::faults::external_effects::{Known, Outside, RUN, answered};
+use super::faults::failing_store::{Crash, Failing};
 use super::shapes::{MORE_SHAPES, bundle};
 use super::workflows;
 

@@ -4,8 +4,8 @@ use pirn::store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
 use super::crashes::compare;
-use super::external_effects::{Known, Outside};
-use super::failing_store::{Crash, Failing};
+use super::faults::external_effects::{Known, Outside};
+use super::faults::failing_store::{Crash, Failing};
 use super::small_workflows;
 
 /// Returns the faults at operation `at`, and the part of the unsynced data that survives each of them.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::answers::asks;
+use super::inputs::answers::asks;
 
 /// Returns a CODE node that continues at `next` if it fails.
 fn work(id: &str, next: &str) -> Value {

@@ -8,8 +8,8 @@ use pirn::{Engine, EventType, SubscriptionItem};
 use serde_json::{Value, json};
 
 use super::crashes::{crash_and_resume, uninterrupted};
-use super::external_effects::{Known, Outside, RUN};
-use super::failing_store::{Crash, Failing};
+use super::faults::external_effects::{Known, Outside, RUN};
+use super::faults::failing_store::{Crash, Failing};
 
 fn work(id: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "end"}})

@@ -2,17 +2,14 @@
 
 mod busy_bus;
 mod engine;
-pub(crate) mod examples;
 mod fair_shares;
-pub(crate) mod generated;
 mod idle_runs;
 mod inline_waits;
 mod limits;
 mod memory;
 mod panics;
 mod pauses;
-mod rebuilt;
-mod recorded_cases;
+pub(crate) mod rebuilding;
 mod reloaded_files;
 mod single_thread;
 mod spans;

@@ -10,7 +10,7 @@ use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
 use super::recovery::outcome_of;
-use crate::durable::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// Replies to a prompt; `None` makes the call fail.
 type Replies = fn(&str) -> Option<Value>;

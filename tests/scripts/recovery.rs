@@ -11,7 +11,7 @@ use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};
 
 use super::{Echo, engine, script};
-use crate::durable::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// 30 agents, 5 at once.
 const THIRTY_AGENTS: &str = "

@@ -9,7 +9,7 @@ use pirn::store::{MemoryStore, RunStatus, Store};
 use pirn::{DoubtAnswer, Engine, EngineBuilder, Resolution, RunReport, idempotency_key};
 use serde_json::{Value, json};
 
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// Returns a workflow that calls its one function under this policy.
 fn workflow(policy: &Value) -> String {

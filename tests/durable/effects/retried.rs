@@ -12,7 +12,7 @@ use pirn::{
 };
 use serde_json::{Value, json};
 
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// The calls, each with its name and idempotency key.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@ use pirn::{
 };
 use serde_json::{Value, json};
 
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// The targets of a trigger's call.
 const TARGETS: [&str; 3] = ["work", "inline", "notify"];

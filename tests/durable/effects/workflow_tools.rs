@@ -6,8 +6,8 @@ use futures::executor::block_on;
 use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
-use super::crashes::{crash_at_each_commit, uninterrupted};
-use super::external_effects::{Outside, RUN, answered};
+use crate::durable::crashes::{crash_at_each_commit, uninterrupted};
+use crate::durable::faults::external_effects::{Outside, RUN, answered};
 
 fn line(id: &str, node: &Value) -> Value {
     json!({

@@ -9,8 +9,8 @@ use pirn::{AnswerRefused, Engine, EventType, SubscriptionItem};
 use pirn_test_disk::{Disk, VFS};
 use serde_json::{Value, json};
 
-use super::external_effects::{Outside, RUN};
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::external_effects::{Outside, RUN};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// Returns a workflow with a call, a question and another call.
 pub(crate) fn asks() -> String {

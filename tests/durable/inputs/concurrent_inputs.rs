@@ -6,7 +6,7 @@ use pirn::{CommandOutcome, Engine, ResumeError, RunCommand, SubscriptionItem, Th
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 fn engine(store: &Failing<MemoryStore>) -> Engine {
     let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);

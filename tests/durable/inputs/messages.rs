@@ -16,8 +16,8 @@ use pirn_actors::host::WorkClock;
 use pirn_tests::world::{line, node, wait};
 use serde_json::{Value, json};
 
-use super::external_effects::RUN;
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::external_effects::RUN;
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 /// Time that every part of the workflow takes, in milliseconds.
 const PART: u64 = 10_000;

@@ -10,7 +10,7 @@ use pirn::store::{MemoryStore, Store};
 use pirn::{Engine, EngineBuilder, Message, Role, RunErrorCode, RunHandle, RunReport, SessionState, ThreadStatus};
 use serde_json::{Value, json};
 
-use super::failing_store::{Crash, Failing};
+use crate::durable::faults::failing_store::{Crash, Failing};
 
 const SESSION: &str = "chat-7";
 

@@ -11,10 +11,11 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use super::external_effects::{Outside, RUN};
-use super::failing_store::{Crash, Failing};
-use super::{small_workflows, workflows};
-use crate::lifecycle::generated::generated;
+use crate::durable::faults::external_effects::{Outside, RUN};
+use crate::durable::faults::failing_store::{Crash, Failing};
+use crate::durable::small_workflows;
+use crate::durable::workflows;
+use crate::lifecycle::rebuilding::generated::generated;
 
 const GENERATED: usize = 100;
 

@@ -18,13 +18,13 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
-use super::blocking_store::AtOnce;
-use super::crashes::crash_and_resume_by;
-use super::external_effects::Outside;
-use super::failing_store::{Crash, Failing};
-use super::workflows;
-use crate::lifecycle::examples;
-use crate::lifecycle::generated::generated;
+use crate::durable::crashes::crash_and_resume_by;
+use crate::durable::faults::blocking_store::AtOnce;
+use crate::durable::faults::external_effects::Outside;
+use crate::durable::faults::failing_store::{Crash, Failing};
+use crate::durable::workflows;
+use crate::lifecycle::rebuilding::examples;
+use crate::lifecycle::rebuilding::generated::generated;
 
 const GENERATED: usize = 200;
 

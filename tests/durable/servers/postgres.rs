@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use pirn_postgres::{PostgresOptions, PostgresStore};
 
-use super::external_effects::Outside;
-use super::failing_store::{Crash, Failing};
-use super::server::Server;
-use super::{in_servers, workflows};
+use super::in_servers;
+use crate::durable::faults::external_effects::Outside;
+use crate::durable::faults::failing_store::{Crash, Failing};
+use crate::durable::server::Server;
+use crate::durable::workflows;
 
 fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")

@@ -7,10 +7,11 @@ use pirn::store::{MemoryStore, RunStatus, Store};
 use pirn::{Engine, ResumeError, ThreadStatus};
 use serde_json::json;
 
-use super::crashes::compare;
-use super::external_effects::{Known, Outside, RUN};
-use super::failing_store::{Crash, Failing};
-use super::{small_workflows, workflows};
+use crate::durable::crashes::compare;
+use crate::durable::faults::external_effects::{Known, Outside, RUN};
+use crate::durable::faults::failing_store::{Crash, Failing};
+use crate::durable::small_workflows;
+use crate::durable::workflows;
 
 fn all() -> Vec<String> {
     let small = small_workflows::all().into_iter().map(|(_, bundle)| bundle);

@@ -1,6 +1,6 @@
 //! Runs in a Restate server.
 
-#[path = "../../engines/restate/tests/server/mod.rs"]
+#[path = "../../../engines/restate/tests/server/mod.rs"]
 mod server;
 
 use std::time::Duration;
