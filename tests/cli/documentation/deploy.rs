@@ -83,7 +83,7 @@ fn the_image_is_static_and_does_not_run_as_root() {
         user.split(':').all(|id| id.parse::<u32>().is_ok_and(|id| id > 0)),
         "{user}"
     );
-    let manifest = include_str!("../../cli/Cargo.toml");
+    let manifest = include_str!("../../../cli/Cargo.toml");
     let features = text
         .split("--features ")
         .nth(1)
@@ -97,7 +97,7 @@ fn the_image_is_static_and_does_not_run_as_root() {
         .nth(1)
         .and_then(|rest| rest.split('-').next())
         .expect("a version");
-    assert!(include_str!("../../Cargo.toml").contains(&format!("rust-version = \"{version}\"")));
+    assert!(include_str!("../../../Cargo.toml").contains(&format!("rust-version = \"{version}\"")));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::command::{pirn, pirn_in, root};
-use crate::durable_inputs::holding_with;
 use crate::folder::Folder;
+use crate::store::durable_inputs::holding_with;
 
 /// Examples that run until they are stopped.
 const SERVERS: &[&str] = &["pirn serve ", "pirn studio "];

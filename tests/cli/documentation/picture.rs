@@ -8,7 +8,7 @@ use std::fs;
 use vt100::Color;
 
 use crate::command::root;
-use crate::terminal::Terminal;
+use crate::output::terminal::Terminal;
 
 const COLUMNS: u16 = 104;
 /// Width and height of a cell in pixels.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::{flow, forked, with};
 use crate::command::{Ended, pirn_in};
-use crate::durable_inputs;
 use crate::folder::Folder;
+use crate::store::durable_inputs;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, root};
-use crate::durable_inputs::{ended, holding_with, runs, speaking};
 use crate::folder::Folder;
+use crate::store::durable_inputs::{ended, holding_with, runs, speaking};
 use crate::tools::COUNT;
 
 const PROFILE: &str = r#"

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
 use crate::folder::Folder;
-use crate::lazyfs::LazyFs;
+use crate::store::lazyfs::LazyFs;
 
 const NODES: usize = 6;
 

@@ -7,8 +7,8 @@ use pirn::store::{SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
-use crate::durable_inputs::{ended, folder, holding, holding_with, question, refused, runs, waits};
 use crate::folder::Folder;
+use crate::store::durable_inputs::{ended, folder, holding, holding_with, question, refused, runs, waits};
 
 fn sessions(folder: &Folder, arguments: &[&str]) -> Ended {
     let all: Vec<&str> = ["sessions"].iter().chain(arguments).copied().collect();

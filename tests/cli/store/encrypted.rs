@@ -5,8 +5,8 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::command::{Ended, pirn_in};
-use crate::durable_inputs::{holding_with, refused, runs};
 use crate::folder::Folder;
+use crate::store::durable_inputs::{holding_with, refused, runs};
 
 const KEY: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 const NEW_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";

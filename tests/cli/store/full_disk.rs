@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::durable_inputs::runs;
 use crate::folder::Folder;
-use crate::streams::shell;
+use crate::output::streams::shell;
+use crate::store::durable_inputs::runs;
 
 /// Returns a folder with a workflow of `nodes` LLM nodes. The steps of a run need several times the size of its start.
 fn folder(name: &str, nodes: usize) -> Folder {
