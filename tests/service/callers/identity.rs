@@ -9,8 +9,8 @@ use pirn_service::{Access, Grant, JwtOptions, JwtVerifier, Options};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
+use crate::callers::identity_provider::{Provider, Signer, in_seconds, text};
 use crate::gated_store::GatedStore;
-use crate::identity_provider::{Provider, Signer, in_seconds, text};
 use crate::world::{World, answer, refusal};
 
 /// A service that accepts the tokens of a provider, and the static token `static`.

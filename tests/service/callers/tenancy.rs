@@ -11,7 +11,7 @@ use pirn_service::Options;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::client_tools;
+use crate::chats::client_tools;
 use crate::world::{Answer, Events, World, answer, later, tenants};
 
 const TENANTS: [&str; 2] = ["acme", "zeta"];

@@ -5,8 +5,8 @@ use pirn::store::MemoryStore;
 use pirn_service::Options;
 use serde_json::{Value, json};
 
-use crate::clients::client;
-use crate::front_ends::types;
+use crate::chats::clients::client;
+use crate::chats::front_ends::types;
 use crate::shared_store::SharedStore;
 use crate::world::{Events, World, answer, refusal};
 

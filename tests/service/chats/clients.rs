@@ -12,7 +12,7 @@ use crate::world::{World, answer};
 pub(crate) async fn client(arguments: Vec<String>) -> Option<Value> {
     tokio::task::spawn_blocking(move || {
         let modules = servers::modules()?;
-        let script = root().join("tests/servers/clients.mjs");
+        let script = root().join("tests/servers/clients/clients.mjs");
         let output = Command::new("node")
             .arg(script)
             .arg(modules.parent().expect("a folder"))

@@ -4,9 +4,9 @@ use pirn::Engine;
 use pirn_service::Options;
 use serde_json::{Value, json};
 
-use crate::client_tools;
+use crate::chats::client_tools;
+use crate::chats::front_ends::{agui, types};
 use crate::command::{Served, folder};
-use crate::front_ends::{agui, types};
 use crate::world::{Events, World, access, answer};
 
 /// The events of the AG-UI run that an input starts.

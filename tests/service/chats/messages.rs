@@ -10,7 +10,7 @@ use pirn_service::Options;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::front_ends::types;
+use crate::chats::front_ends::types;
 use crate::world::{Events, World, answer, refusal};
 
 /// Repeats the last user message. Each call waits for a permit.

@@ -12,7 +12,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::front_ends::types;
+use crate::chats::front_ends::types;
 use crate::world::{Events, Sent, World, answer, later, refusal};
 
 /// Number of pieces of a reply of [`Speaker`].

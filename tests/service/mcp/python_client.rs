@@ -14,7 +14,7 @@ const WORKFLOWS: &str = "tests/servers/conformance.json";
 fn client(words: &[&str]) -> Option<Vec<Value>> {
     let python = servers::mcp_python()?;
     let output = Command::new(python)
-        .arg(root().join("tests/servers/mcp_client.py"))
+        .arg(root().join("tests/servers/clients/mcp_client.py"))
         .args(words)
         .current_dir(root())
         .stderr(Stdio::inherit())

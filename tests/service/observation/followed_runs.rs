@@ -9,7 +9,7 @@ use pirn_service::{Limits, Options};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::front_ends::types;
+use crate::chats::front_ends::types;
 use crate::shared_store::SharedStore;
 use crate::world::{Events, Sent, World, answer, refusal};
 

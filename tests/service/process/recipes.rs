@@ -149,7 +149,7 @@ fn the_page_starts_a_workflow_and_shows_its_events_and_outcome() {
         let output = Command::new(&node)
             .args([
                 "--experimental-eventsource",
-                "tests/servers/page.mjs",
+                "tests/servers/clients/page.mjs",
                 "examples/service/index.html",
             ])
             .args([served.url.trim(), workflow, message])
