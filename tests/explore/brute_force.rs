@@ -301,7 +301,10 @@ fn assign(id: &str, value: &str) -> Value {
 
 #[test]
 fn a_trigger_acts_before_or_after_the_pending_script() {
-    let mut one = line("one", &[code("a", "return 1"), code("b", "return 2"), code("c", "return last")]);
+    let mut one = line(
+        "one",
+        &[code("a", "return 1"), code("b", "return 2"), code("c", "return last")],
+    );
     one["variables"] = json!([{ "name": "last", "value": 0, "scope": "global" }]);
     one["triggers"] = json!([{ "id": "t", "type": "EVENT", "condition": { "eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'a'" },
         "action": { "type": "SET_VARIABLE", "parameters": { "variableName": "last", "value": 1, "scope": "global" } } }]);
@@ -309,14 +312,26 @@ fn a_trigger_acts_before_or_after_the_pending_script() {
         .run()
         .expect("explored");
     assert!(explored.complete, "{explored}");
-    let outputs: BTreeSet<String> = explored.outcomes.iter().map(|outcome| outcome.output.to_string()).collect();
+    let outputs: BTreeSet<String> = explored
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.output.to_string())
+        .collect();
     assert_eq!(outputs, BTreeSet::from(["0".to_owned(), "1".to_owned()]), "{explored}");
 }
 
 #[test]
 fn an_event_reaches_its_wait_before_or_after_the_next_script_of_its_raiser() {
-    let raiser = vec![code("a", "return 1"), assign("go", "0"), code("b", "return 2"), assign("w", "2")];
-    let waiter = vec![node("wait", "WAIT", json!({ "event": "VARIABLE_CHANGED" })), assign("v", "1")];
+    let raiser = vec![
+        code("a", "return 1"),
+        assign("go", "0"),
+        code("b", "return 2"),
+        assign("w", "2"),
+    ];
+    let waiter = vec![
+        node("wait", "WAIT", json!({ "event": "VARIABLE_CHANGED" })),
+        assign("v", "1"),
+    ];
     let mut race = forked(&[raiser, waiter], false, &json!({ "joinStrategy": "ALL_COMPLETED" }));
     race["variables"] = json!([{ "name": "seen", "value": "", "scope": "global" }]);
     for node in race["nodes"].as_array_mut().into_iter().flatten() {
@@ -328,7 +343,11 @@ fn an_event_reaches_its_wait_before_or_after_the_next_script_of_its_raiser() {
         .run()
         .expect("explored");
     assert!(explored.complete, "{explored}");
-    let outputs: BTreeSet<String> = explored.outcomes.iter().map(|outcome| outcome.output.to_string()).collect();
+    let outputs: BTreeSet<String> = explored
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.output.to_string())
+        .collect();
     let expected = ["012", "021"].map(|seen| format!("{seen:?}"));
     assert_eq!(outputs, BTreeSet::from(expected), "{explored}");
 }

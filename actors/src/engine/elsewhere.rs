@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::run::RunStart;
+use pirn_core::run::{RunStart, Setting};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::EventMask;
 use pirn_sync::completion;
@@ -12,6 +12,7 @@ use super::local::Local;
 use super::{EngineShared, RunRequest};
 use crate::calls::current_call;
 use crate::journal::Graphs;
+use crate::protocol::engine::EngineHandle;
 use crate::run::run_context::{listening, promised};
 use crate::sessions::SessionSeat;
 
@@ -36,6 +37,8 @@ impl EngineShared {
         let new = self.new_run(graph, request, session, (false, current_call::trigger_depth(), None));
         let (setter, begun) = completion();
         let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
+        // The process that resumes the run may have another seed, or none.
+        let settings = self.seed().map(Setting::ScriptSeed).into_iter().collect();
         // The record contains a time, a random number and the local interest, which only an arbiter has.
         self.spawner.start(Box::new(move |host, _| {
             // If the engine has stopped here, dropping `setter` reports it.
@@ -46,7 +49,7 @@ impl EngineShared {
                 listening: listening(&local.interest, promised),
                 uncarried: true,
                 seed: new.seed(&run_id, metadata.as_ref(), host, run_bytes),
-                settings: Vec::new(),
+                settings,
             });
         }))?;
         let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");

@@ -382,6 +382,8 @@ impl Actors {
         limit_triggers(&begun.seed.graph, run);
         // The journal is opened first, because the machine's effects are reported to it.
         run.begun(&begun);
+        // Requested before the first script, so that a run that is interrupted earlier has the seed too.
+        run.script_seed();
         let mut effects = Vec::new();
         let machine = RunMachine::new(begun.at, begun.seed, &mut ActorEnvironment::of(run), &mut effects);
         let mut actors = Self::of(machine, supervisor, effects, run.is_durable());

@@ -92,6 +92,11 @@ pub struct AskedEffect {
 }
 
 impl RebuiltRun {
+    /// Returns the recorded seed of the random numbers that scripts draw.
+    pub fn script_seed(&mut self) -> Option<u64> {
+        self.settings.script_seed(|| None)
+    }
+
     /// Returns an effect that was requested, with or without an outcome.
     pub fn asked(&self, thread: ThreadNo, effect: thread::EffectId) -> Option<AskedEffect> {
         let (at, node, kind) = *self.asked.get(&(thread, effect))?;

@@ -134,6 +134,16 @@ impl RunContext {
             .map(|configuration| &configuration.settings)
     }
 
+    /// Returns the seed of the random numbers that scripts draw: that of the engine. A durable run records it at its start, because it
+    /// may be resumed by an engine without one.
+    pub(crate) fn script_seed(&self) -> Option<u64> {
+        let ask = || self.engine().seed();
+        match self.settings() {
+            Some(settings) => settings.get().script_seed(ask),
+            None => ask(),
+        }
+    }
+
     /// Returns the current interest of all listeners.
     pub(crate) fn listening(&self) -> EventInterest {
         let own = self.own_interest.get().map_or(EventMask::NONE, |own| own.mask());

@@ -258,9 +258,9 @@ fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn
     )))
 }
 
-/// Returns the seed of a script's random numbers, derived from the engine's seed and the script's position in the run.
+/// Returns the seed of a script's random numbers, derived from the seed of the run and the script's position in the run.
 fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, turn: &Turn<'_>) -> Option<u64> {
-    let seed = turn.run.engine().seed()?;
+    let seed = turn.run.script_seed()?;
     let node_id = &turn.machine.live(no)?.graph().node(node).id;
     let place = format!("{} {} {node_id} {id}", turn.run.run_id, lineage(turn.machine, no));
     Some(named_seed(seed, &place))

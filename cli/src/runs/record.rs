@@ -32,7 +32,7 @@ pub(super) struct Record {
     /// (repeatable)
     #[arg(long, value_name = "FILE")]
     definition: Vec<String>,
-    /// Seed with which the run was started
+    /// Seed of the case [default: the seed with which the run was started]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl Record {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         spare(store.place()?.file().as_deref(), &self.to)?;
         let mut case = self.case(store)?;
-        case.recording.seed = self.seed;
+        case.recording.seed = self.seed.or(case.recording.seed);
         if let Some(why) = failure_of(&case) {
             say(&format!("warning: `pirn test` fails for this recording: {why}"));
         }
@@ -100,17 +100,10 @@ impl Record {
 
 /// Returns the first reason why a case of its own definition fails.
 fn failure_of(case: &Case) -> Option<String> {
-    let why = match case.run(engine_with(&[])) {
-        Ok(Tested { failures, .. }) => failures.into_iter().next()?.message,
-        Err(error) => error.to_string(),
-    };
-    let is_unseeded = case.recording.seed.is_none() && why.contains("Math.random needs a seed");
-    let help = if is_unseeded {
-        "; record it with the --seed of the run"
-    } else {
-        ""
-    };
-    Some(why + help)
+    match case.run(engine_with(&[])) {
+        Ok(Tested { failures, .. }) => Some(failures.into_iter().next()?.message),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Returns the workflow files of a case, with their paths from its folder.

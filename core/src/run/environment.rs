@@ -51,6 +51,8 @@ pub enum Setting {
     },
     /// Share of the token limit at which early compression starts, if the workflow sets none.
     SpeculativeAt(Option<f64>),
+    /// Seed of the random numbers that scripts draw.
+    ScriptSeed(u64),
     /// Tokenizer of a workflow.
     Tokenizer {
         /// Id of the workflow.

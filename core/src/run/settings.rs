@@ -21,6 +21,7 @@ use super::environment::Setting;
 enum Key {
     TokenLimit(Arc<str>),
     SpeculativeAt,
+    ScriptSeed,
     Tokenizer(Arc<str>),
     MessageRules(Option<Arc<str>>),
     Profile(Option<Arc<str>>),
@@ -124,6 +125,17 @@ impl Settings {
         }
     }
 
+    /// Returns the seed of the random numbers that scripts draw, or `None` if they draw none. Unlike other settings, a recorded seed stays
+    /// fixed: a resumed run draws the numbers that it would have drawn without the interruption.
+    pub fn script_seed(&mut self, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if let Some((Setting::ScriptSeed(seed), _)) = self.known.get(&Key::ScriptSeed) {
+            return Some(*seed);
+        }
+        let seed = ask()?;
+        self.of(|| Setting::ScriptSeed(seed), Key::ScriptSeed);
+        Some(seed)
+    }
+
     /// Returns the name of a workflow's tokenizer.
     pub fn tokenizer(&mut self, workflow: &Arc<str>, ask: impl FnOnce() -> Arc<str>) -> Option<Arc<str>> {
         let ask = || Setting::Tokenizer {
@@ -216,6 +228,7 @@ impl Setting {
         Some(match self {
             Self::TokenLimit { workflow, .. } => Key::TokenLimit(Arc::clone(workflow)),
             Self::SpeculativeAt(_) => Key::SpeculativeAt,
+            Self::ScriptSeed(_) => Key::ScriptSeed,
             Self::Tokenizer { workflow, .. } => Key::Tokenizer(Arc::clone(workflow)),
             Self::MessageRules { profile, .. } => Key::MessageRules(profile.clone()),
             Self::Profile { named, .. } => Key::Profile(named.clone()),
@@ -243,6 +256,20 @@ mod tests {
         settings.next_step();
         assert_eq!(settings.token_limit(&workflow, || None), None);
         assert_eq!(settings.take_fresh().len(), 1, "it has changed");
+    }
+
+    #[test]
+    fn a_recorded_seed_stays_fixed_after_a_rebuild() {
+        let mut live = Settings::default();
+        assert_eq!(live.script_seed(|| None), None);
+        assert_eq!(live.script_seed(|| Some(5)), Some(5));
+        let record = live.take_fresh();
+        let mut again = Settings::rebuilding();
+        again.next_step();
+        again.expect(&record);
+        again.go_on();
+        assert_eq!(again.script_seed(|| Some(6)), Some(5));
+        assert_eq!(again.take_fresh(), [], "the record contains it");
     }
 
     #[test]

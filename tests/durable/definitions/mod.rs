@@ -6,5 +6,6 @@ mod migration_search;
 mod migrations;
 mod own_triggers;
 mod recorded_budgets;
+mod recorded_seeds;
 mod resources;
 mod skills;

@@ -45,7 +45,7 @@ pub struct Recording {
     pub run_id: String,
     /// Input of the run.
     pub input: Value,
-    /// Seed of `Math.random` in CODE and of the order under virtual time. The record of a run does not contain it.
+    /// Seed of `Math.random` in CODE and of the order under virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Number from which the run derives `Math.random` of scripts and the jitter of retries.
@@ -633,7 +633,7 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
     }
     let inputs = std::mem::take(&mut stored.inputs);
     let mut watch = CallWatch::default();
-    let rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| watch.saw(machine, step))?;
+    let mut rebuilt = stored.rebuild_watched(engine, durable, inputs, &mut |machine, step| watch.saw(machine, step))?;
     if let Some(why) = watch.refused {
         return Err(refused(why));
     }
@@ -662,6 +662,7 @@ pub(crate) async fn recording(engine: &Engine, durable: &Durable, run_id: &str) 
     Ok(RecordedRun {
         recording: Recording {
             run_id: run_id.to_owned(),
+            seed: rebuilt.script_seed(),
             run_seed: Some(start.seed),
             started_at,
             ended_at,
