@@ -12,6 +12,7 @@ use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::builder::survive;
 use super::runtime::virtual_host;
 
 /// Returns an answer to a question with the person who answers and the milliseconds until it is given, or `None`.
@@ -59,7 +60,8 @@ impl AutoResponder {
     /// Answers an open question.
     pub(crate) fn asked(&self, question: Interaction) {
         // Without an answer the question stays open for a person or for its timeout.
-        let (Some(run), Some((answer, by, after))) = (self.run.get().cloned(), (self.give)(&question)) else {
+        let given = survive("the answer to a question", || (self.give)(&question)).flatten();
+        let (Some(run), Some((answer, by, after))) = (self.run.get().cloned(), given) else {
             return;
         };
         let (id, refused) = (question.id.clone(), Arc::clone(&self.refused));
@@ -68,7 +70,10 @@ impl AutoResponder {
                 match taken {
                     // Another answer came first, or the question was already closed in a resumed run.
                     Ok(()) | Err(AnswerRefused::NotOpen) => {}
-                    Err(error) => refused(&question, &error),
+                    Err(error) => {
+                        // Called on the run's actor, which must not end with the caller's panic.
+                        let _: Option<()> = survive("the report of a refused answer", || refused(&question, &error));
+                    }
                 }
             });
         };

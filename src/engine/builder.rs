@@ -5,7 +5,7 @@ mod error;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,14 @@ fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     owned
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text")
+}
+
+/// Calls code of the embedding program. A panic is logged, with `what` as the name of the call.
+pub(super) fn survive<T>(what: &str, call: impl FnOnce() -> T) -> Option<T> {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called
+        .map_err(|panic| tracing::error!(what, message = text_of_panic(&*panic), "a panic was contained"))
+        .ok()
 }
 
 /// Serializes a definition, which cannot fail: its map keys are strings.
@@ -268,13 +276,16 @@ impl EngineBuilder {
         // A panic is caught here and not by the work runtime, so that the node's error has the panic's message.
         let contained = move |input, context| {
             let name = called.clone();
-            let work = AssertUnwindSafe(function(input, context)).catch_unwind();
-            async move {
-                let failed =
-                    |panic: Box<dyn Any + Send>| Err(format!("function {name} panicked: {}", text_of_panic(&*panic)));
-                work.await.unwrap_or_else(failed)
+            let failed =
+                move |panic: Box<dyn Any + Send>| Err(format!("function {name} panicked: {}", text_of_panic(&*panic)));
+            // The function may panic before it returns its future, which has the same effect as a panic inside.
+            match catch_unwind(AssertUnwindSafe(|| function(input, context))) {
+                Ok(work) => AssertUnwindSafe(work)
+                    .catch_unwind()
+                    .map(move |result| result.unwrap_or_else(failed))
+                    .boxed(),
+                Err(panic) => std::future::ready(failed(panic)).boxed(),
             }
-            .boxed()
         };
         self.functions.insert(name, Function::Work(Arc::new(contained)));
         self

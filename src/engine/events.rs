@@ -9,10 +9,11 @@ use crossbeam_channel::TryRecvError;
 use futures::stream::Stream;
 pub use pirn_actors::events::EventFilter;
 use pirn_actors::events::{Deliver, Delivery, Undelivered};
-use pirn_actors::host::ThreadTag;
 use pirn_events::event::Event;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::runtime::WeakRuntime;
 
 /// An item that a subscriber receives.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,15 +126,15 @@ impl Events {
     }
 }
 
-/// Events for a thread that blocks; the iterator ends with the run or the engine. The thread that runs the actors of a
-/// [local](super::EngineBuilder::local) engine may not block: there the iterator yields the buffered events and then returns `None`
-/// until more arrive.
+/// Events for a thread that blocks; the iterator ends with the run or the engine. The threads that run the engine's actors may not
+/// block: the thread of a [local](super::EngineBuilder::local) engine, and the caller of an inline function. There the iterator
+/// yields the buffered events and then returns `None` until more arrive.
 #[derive(Debug)]
 pub struct BlockingEvents {
     receiver: crossbeam_channel::Receiver<SubscriptionItem>,
     missed_at_end: Arc<AtomicU64>,
-    /// Identifies the threads that may not block.
-    tag: Option<ThreadTag>,
+    /// The threads that may not block. Weak, because a subscriber does not keep an engine from stopping.
+    runtime: Option<WeakRuntime>,
 }
 
 /// Returns the number of events dropped at the end, once, as the last item.
@@ -157,7 +158,8 @@ impl Iterator for BlockingEvents {
     type Item = SubscriptionItem;
 
     fn next(&mut self) -> Option<SubscriptionItem> {
-        if self.tag.is_some_and(ThreadTag::is_here) {
+        let runtime = self.runtime.as_ref();
+        if runtime.is_some_and(WeakRuntime::carries_actors_here) {
             // Blocking here would stop the actors on this thread, and with them the source of the events.
             return match self.receiver.try_recv() {
                 Ok(heard) => Some(heard),
@@ -243,7 +245,7 @@ impl EventMemory {
     }
 }
 
-pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {
+pub(crate) fn blocking(capacity: usize, runtime: Option<WeakRuntime>) -> (Box<dyn Deliver>, BlockingEvents) {
     // A bounded channel allocates its whole buffer at once, and most subscribers request more than they receive. Only the bus of
     // the run's arbiter sends here, so a length that it reads can only shrink afterwards.
     let (sender, receiver) = crossbeam_channel::unbounded();
@@ -262,7 +264,7 @@ pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deli
     let events = BlockingEvents {
         receiver,
         missed_at_end,
-        tag,
+        runtime,
     };
     (deliver, events)
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 pub use pirn_actors::engine::{MailboxDepths, TriggerRefused};
 use pirn_actors::events::Subscription;
-use pirn_actors::host::ThreadTag;
 use pirn_actors::sessions::MemorySessions;
 use pirn_conversation::conversation::TokenUsage;
 use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
@@ -32,6 +31,7 @@ use serde_json::Value;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
+use builder::survive;
 use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
     RunFollower, RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
@@ -301,7 +301,7 @@ impl Engine {
 
     /// Calls `watch` for each run that a trigger or a schedule starts from now on, before its first step. The function that it
     /// returns receives the run, its workflow id, and its events from the first one on with a buffer of `capacity`; it runs on the
-    /// engine's thread and must not block. When `watch` returns `None`, it is not called again.
+    /// engine's thread and must not block. When `watch` returns `None` or panics, it is not called again.
     pub fn watch_started<T>(&self, capacity: usize, watch: impl Fn() -> Option<T> + Send + Sync + 'static)
     where
         T: FnOnce(RunHandle, &str, Events) + Send + 'static,
@@ -309,7 +309,7 @@ impl Engine {
         // The engine holds this function: a strong handle in it would never be dropped.
         let engine = self.downgrade();
         self.shared.watch_started(Box::new(move || {
-            let (engine, take) = (engine.upgrade()?, watch()?);
+            let (engine, take) = (engine.upgrade()?, survive("the watcher of started runs", &watch)??);
             let (deliver, events) = engine.event_memory.stream(capacity);
             // All types, from the first event: the run has not taken its first step.
             let subscription = Subscription {
@@ -317,7 +317,11 @@ impl Engine {
                 after: 0,
                 deliver,
             };
-            let take = move |started: StartedRun, workflow_id: &str| take(engine.handle(started), workflow_id, events);
+            let take = move |started: StartedRun, workflow_id: &str| {
+                let call = || take(engine.handle(started), workflow_id, events);
+                // The caller is the actor that starts the run.
+                let _: Option<()> = survive("the receiver of a started run", call);
+            };
             Some(Watch {
                 subscription,
                 take: Box::new(take),
@@ -394,17 +398,21 @@ impl Engine {
     }
 
     /// Waits, under virtual time, until the engine can make no progress without further calls from outside. Returns at once on real
-    /// threads.
+    /// threads, and in a function that the engine calls: the clock is idle only after that function has returned.
     pub fn wait_idle(&self) {
         self.runtime.wait_idle(Duration::MAX);
     }
 
     /// Waits, under virtual time, until the engine is idle, and cancels the run if it has not ended by that time: it is deadlocked.
-    /// Does nothing on real threads.
+    /// Does nothing on real threads, and in a function that the engine calls.
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
+        // Only a virtual clock can tell that nothing is pending. On real threads an answer may still arrive from outside. On the
+        // clock's own thread the caller is itself pending.
+        if !self.runtime.is_virtual() || self.runtime.carries_actors_here() {
+            return;
+        }
         self.wait_idle();
-        // Only a virtual clock can tell that nothing is pending. On real threads an answer may still arrive from outside.
-        if self.runtime.is_virtual() && run.try_outcome().is_none() {
+        if run.try_outcome().is_none() {
             run.cancel("deadlock: the run waits for ever, no timer or work is pending");
             self.wait_idle();
         }
@@ -724,8 +732,8 @@ impl Engine {
         RunHandle::new(started, self.runtime.clone())
     }
 
-    pub(crate) fn tag(&self) -> Option<ThreadTag> {
-        self.runtime.tag()
+    pub(crate) fn runtime(&self) -> WeakRuntime {
+        self.runtime.downgrade()
     }
 
     /// Returns the number of runs in progress.
@@ -760,13 +768,13 @@ impl Engine {
         }
     }
 
-    /// Like [`Engine::shutdown`], for callers outside async code. On the thread that runs the actors of a
-    /// [local](EngineBuilder::local) engine, the call only starts the shutdown, which continues as that thread runs its tasks; the
-    /// report then counts the runs that have not ended yet.
+    /// Like [`Engine::shutdown`], for callers outside async code. On a thread that runs the engine's actors (the thread of a
+    /// [local](EngineBuilder::local) engine, or the caller of an inline function), the call only starts the shutdown, which continues
+    /// as that thread runs its tasks; the report then counts the runs that have not ended yet.
     pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
-        // On its own thread a local engine cannot wait for its actors: they run only when this call has returned.
-        if !self.runtime.is_here() {
+        // On a thread of its actors the engine cannot wait for them: they run only when this call has returned.
+        if !self.runtime.carries_actors_here() {
             return runtime::shut_down(&self.shared, &self.runtime, grace);
         }
         // Closed here and not only on the other thread, so that no run is admitted once this call has returned.
@@ -793,6 +801,11 @@ impl Engine {
     fn begin_shutdown(&self, grace: Duration) -> Option<Completion<ShutdownReport>> {
         let (shared, runtime) = (Arc::clone(&self.shared), self.runtime.clone());
         let (setter, report) = completion();
+        // Before the thread starts, so that no run is admitted after the first poll of `shutdown`. A virtual clock first completes
+        // the work that was started.
+        if !runtime.is_virtual() {
+            shared.close();
+        }
         // A thread of its own, because the wait blocks and the caller may be on the runtime that the engine's actors need.
         let stopping = std::thread::Builder::new()
             .name("pirn-shutdown".to_owned())

@@ -267,7 +267,7 @@ impl RunBuilder {
     /// Returns the run's events from the first one on, for a thread that blocks. An empty `types` selects all types.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
         // The tag lets the iterator detect a thread on which blocking would stop the actors that produce the events.
-        let (deliver, events) = events::blocking(capacity, self.engine.runtime.tag());
+        let (deliver, events) = events::blocking(capacity, Some(self.engine.runtime.downgrade()));
         self.subscribe(types, deliver);
         events
     }

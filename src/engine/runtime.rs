@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, Spawner, StartJob};
-use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedConfig, SimulatedHost, ThreadTag};
+use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedConfig, SimulatedHost};
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_sync::Lost;
@@ -27,14 +28,19 @@ pub(super) struct EngineRuntime {
 }
 
 /// A handle that does not keep the threads from being stopped.
-#[derive(Clone)]
-pub(super) struct WeakRuntime(std::sync::Weak<Inner>);
+#[derive(Clone, Debug)]
+pub(crate) struct WeakRuntime(std::sync::Weak<Inner>);
 
 impl WeakRuntime {
     pub(super) fn upgrade(&self) -> Option<EngineRuntime> {
         Some(EngineRuntime {
             inner: self.0.upgrade()?,
         })
+    }
+
+    /// Returns whether the calling thread runs the engine's actors.
+    pub(super) fn carries_actors_here(&self) -> bool {
+        self.upgrade().is_some_and(|runtime| runtime.carries_actors_here())
     }
 }
 
@@ -52,6 +58,8 @@ enum Kind {
 struct Simulated {
     jobs: crossbeam_channel::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Id of `thread`, also after it was joined.
+    thread_id: ThreadId,
 }
 
 enum Job {
@@ -94,7 +102,11 @@ impl Spawner for RealSpawner {
 
 /// Spawner for the single thread of a virtual clock. A run that is started from it (a trigger's detached run) starts at the current
 /// point of virtual time, not when the simulation is otherwise idle.
-struct VirtualSpawner(Option<crossbeam_channel::Sender<Job>>);
+struct VirtualSpawner {
+    clock: ClockId,
+    /// Jobs for the clock's thread; `None` for [`with_inline_spawner`], whose engine has no thread outside of that call.
+    jobs: Option<crossbeam_channel::Sender<Job>>,
+}
 
 impl Spawner for VirtualSpawner {
     fn arbiters(&self) -> usize {
@@ -107,12 +119,16 @@ impl Spawner for VirtualSpawner {
 
     fn start(&self, job: StartJob) -> Result<(), RunError> {
         // A job in the channel would run only after the simulation is idle, which is later in virtual time.
-        if let Some(host) = virtual_host() {
+        // The clock is compared, because a function of one engine may start a run of another, which has a thread of its own.
+        let own = CURRENT_HOST.with_borrow(|current| {
+            let (_, host) = current.as_ref().filter(|(clock, _)| *clock == self.clock)?;
+            Some(host.clone())
+        });
+        if let Some(host) = own {
             job(&host, None);
             return Ok(());
         }
-        // Without a channel the spawner belongs to `with_inline_spawner`, whose engine has no thread outside of that call.
-        let jobs = self.0.as_ref().ok_or_else(stopped)?;
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
         jobs.send(Job::Run(job)).map_err(|_| stopped())
     }
 }
@@ -138,12 +154,17 @@ impl EngineRuntime {
     /// Starts a virtual clock with this seed, and with this wall-clock time in milliseconds since 1970.
     pub(super) fn simulated(clock: (Option<u64>, Millis), names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
         let (jobs, received) = crossbeam_channel::unbounded();
+        let id = next_clock();
         let thread = std::thread::Builder::new()
             .name("pirn-virtual".to_owned())
-            .spawn(move || simulate(clock, &received))?;
-        let spawner = Box::new(VirtualSpawner(Some(jobs.clone())));
+            .spawn(move || simulate(id, clock, &received))?;
+        let spawner = Box::new(VirtualSpawner {
+            clock: id,
+            jobs: Some(jobs.clone()),
+        });
         let simulated = Simulated {
             jobs,
+            thread_id: thread.thread().id(),
             thread: Mutex::new(Some(thread)),
         };
         Ok((Self::of(Kind::Simulated(simulated), names), spawner))
@@ -175,20 +196,6 @@ impl EngineRuntime {
         }
     }
 
-    /// Returns the tag of threads that run the actors and are not owned by the engine: blocking there would prevent the awaited
-    /// event.
-    pub(super) fn tag(&self) -> Option<ThreadTag> {
-        match &self.inner.kind {
-            Kind::Real(runtime) => Some(runtime.tag()),
-            Kind::Simulated(_) => None,
-        }
-    }
-
-    /// Returns whether the tag is that of the calling thread.
-    pub(super) fn is_here(&self) -> bool {
-        self.tag().is_some_and(ThreadTag::is_here)
-    }
-
     /// Returns whether the calling thread runs the engine's actors: a run on which it blocks might wait for it.
     pub(super) fn carries_actors_here(&self) -> bool {
         match &self.inner.kind {
@@ -218,6 +225,10 @@ impl EngineRuntime {
     /// requests the stop.
     pub(super) fn wait_idle(&self, at_most: Duration) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
+            // The clock's own thread becomes idle only after this call has returned.
+            if simulated.is_here() {
+                return;
+            }
             let (told, idle) = std::sync::mpsc::channel();
             // This job starts only after the simulation is idle from the job before, so its first statement is the proof.
             let job = Job::Run(Box::new(move |_, _| told.send(()).unwrap_or(())));
@@ -249,12 +260,8 @@ impl EngineRuntime {
 impl Simulated {
     /// Returns whether the calling thread is the virtual clock's.
     fn is_here(&self) -> bool {
-        CURRENT_HOST.with_borrow(Option::is_some) && {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = thread.as_ref().map(|thread| thread.thread().id());
-            // `CURRENT_HOST` is also set on the thread of an explorer, which is not the thread of this clock.
-            own == Some(std::thread::current().id())
-        }
+        // `CURRENT_HOST` may be that of an explorer that a function of this engine runs on this thread.
+        self.thread_id == std::thread::current().id()
     }
 
     fn stop(&self) {
@@ -287,34 +294,44 @@ impl Drop for Simulated {
     }
 }
 
+/// Identifies a virtual clock in this process.
+type ClockId = u64;
+
 thread_local! {
-    /// The host, set on a virtual clock's thread.
-    static CURRENT_HOST: RefCell<Option<Host>> = const { RefCell::new(None) };
+    /// The virtual clock that runs on this thread, with its host.
+    static CURRENT_HOST: RefCell<Option<(ClockId, Host)>> = const { RefCell::new(None) };
+}
+
+fn next_clock() -> ClockId {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Relaxed, because only the uniqueness of the number matters.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the host of the virtual clock on the calling thread.
 pub(crate) fn virtual_host() -> Option<Host> {
-    CURRENT_HOST.with_borrow(Clone::clone)
+    CURRENT_HOST.with_borrow(|current| current.as_ref().map(|(_, host)| host.clone()))
 }
 
 /// Runs `call`, and starts everything that it spawns on `host`, which the calling thread executes.
 pub(crate) fn with_inline_spawner<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
     // The value before is restored, because calls may nest.
-    let before = CURRENT_HOST.replace(Some(host.clone()));
-    let result = call(Box::new(VirtualSpawner(None)));
+    let clock = next_clock();
+    let before = CURRENT_HOST.replace(Some((clock, host.clone())));
+    let result = call(Box::new(VirtualSpawner { clock, jobs: None }));
     CURRENT_HOST.set(before);
     result
 }
 
 /// Executes jobs in order; after each, runs the simulation until it is idle.
-fn simulate((seed, wall_clock_origin): (Option<u64>, Millis), jobs: &crossbeam_channel::Receiver<Job>) {
+fn simulate(id: ClockId, (seed, wall_clock_origin): (Option<u64>, Millis), jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::with_config(SimulatedConfig {
         seed,
         wall_clock_origin,
         ..SimulatedConfig::default()
     });
     let host = simulated.host();
-    CURRENT_HOST.set(Some(host.clone()));
+    CURRENT_HOST.set(Some((id, host.clone())));
     while let Ok(Job::Run(job)) = jobs.recv() {
         job(&host, None);
         simulated.run_until_idle();

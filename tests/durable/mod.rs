@@ -18,6 +18,7 @@ mod server;
 mod servers;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
+mod shared_store;
 mod shutdown;
 mod small_workflows;
 mod triggers;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
 use pirn::scene::Stage;
 use pirn::{Engine, EventType, Message, Role, RunErrorCode, ShutdownReport, SubscriptionItem, ThreadStatus, Tokenizer};
 use pirn_actors::engine::RunRequest;
@@ -355,4 +356,64 @@ fn a_shutdown_reports_work_that_it_could_not_stop() {
     assert_eq!((report.runs_cancelled, report.runs_left, report.work_left), (1, 0, 1));
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
     drop(let_go);
+}
+
+#[test]
+fn no_run_is_admitted_after_the_first_poll_of_a_shutdown() {
+    for _ in 0..50 {
+        let engine = engine();
+        let mut shutdown = Box::pin(engine.shutdown(Duration::from_secs(5)));
+        // The result depends on the machine: a shutdown without runs may be complete already.
+        let _: Option<ShutdownReport> = (&mut shutdown).now_or_never();
+        let refused = engine
+            .start("gate", serde_json::Value::Null)
+            .expect_err("it shuts down");
+        assert_eq!(refused.code, RunErrorCode::Cancelled, "{refused}");
+        drop(shutdown);
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_callback_that_panics_ends_no_run() {
+    let asks = r#"{"id": "asks", "triggers": [{"id": "t", "condition": {"eventType": "NODE_COMPLETED"}, "maxTriggers": 1,
+            "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "started"}}}],
+        "nodes": [{"id": "s", "type": "START"},
+            {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Go?", "choices": ["yes"]}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "q"}, {"from": "q", "to": "e"}]}"#;
+    let started = line("started", &[wait("w", 1)]).to_string();
+    let engine = Engine::builder()
+        .arbiters(1)
+        .workflows(asks)
+        .workflows(started)
+        .build()
+        .expect("valid");
+    engine.watch_started(8, || -> Option<fn(pirn::RunHandle, &str, pirn::Events)> {
+        panic!("on purpose")
+    });
+    engine.watch_started(8, || {
+        Some(|_: pirn::RunHandle, _: &str, _: pirn::Events| panic!("on purpose"))
+    });
+    let (reported, report) = std::sync::mpsc::channel();
+    let refuses = engine.run("asks").answers(
+        |_| Some(json!("no")),
+        move |_, _| {
+            reported.send(()).unwrap_or(());
+            panic!("on purpose")
+        },
+    );
+    let gives = engine.run("asks").answers(|_| panic!("on purpose"), |_, _| ());
+    let runs = [refuses, gives].map(|run| run.start().expect("admitted"));
+    report.recv_timeout(Duration::from_secs(10)).expect("refused");
+    for run in runs {
+        let question = loop {
+            if let Some(question) = futures::executor::block_on(run.interactions()).pop() {
+                break question;
+            }
+        };
+        futures::executor::block_on(run.answer(&question.id, "yes")).expect("it is open");
+        let report = run.outcome_blocking();
+        assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    }
+    engine.shutdown_blocking(Duration::from_secs(5));
 }

@@ -2,8 +2,13 @@
 //! the panic.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use pirn::{Engine, EventType, FiringOutcome, NodeReport, ThreadStatus};
+use futures::future::BoxFuture;
+use pirn::{
+    Engine, EventType, FiringOutcome, Model, ModelCall, ModelReply, NodeReport, RunError, ThreadStatus, Tool, ToolSpec,
+    WorkClock,
+};
 use pirn_conversation::conversation::TokenUsage;
 use pirn_core::thread::NodeStatus;
 use pirn_tests::world::{Ran, Touchy, forked, line, node, run_in, wait, workflow};
@@ -307,4 +312,85 @@ fn a_run_with_a_slow_panic_is_rebuilt_identically() {
     let engine = Engine::builder().arbiters(1).function("panics", late);
     let ran = run_in(engine, &main, Value::Null, Vec::new());
     assert_eq!(ran.report.status, ThreadStatus::Failed);
+}
+
+/// A model and a tool that panic in a call before its future exists.
+struct Abrupt {
+    in_is_external: bool,
+}
+
+impl Abrupt {
+    fn is_external(&self) -> bool {
+        assert!(!self.in_is_external, "on purpose");
+        false
+    }
+}
+
+impl Model for Abrupt {
+    fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        panic!("on purpose")
+    }
+
+    fn is_external(&self) -> bool {
+        self.is_external()
+    }
+}
+
+impl Tool for Abrupt {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "abrupt".into(),
+            description: "Panics".into(),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn call(&self, _: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        panic!("on purpose")
+    }
+
+    fn is_external(&self) -> bool {
+        self.is_external()
+    }
+}
+
+#[test]
+fn a_panic_before_a_call_has_a_future_fails_the_call_and_its_error_path_applies() {
+    let calls = [
+        node("bad", "LLM", json!({"profileId": "abrupt", "prompt": "Hello"})),
+        node("bad", "CODE", json!({"function": "abrupt"})),
+        node("bad", "TOOL", json!({"tool": "abrupt"})),
+    ];
+    for (call, in_is_external, is_durable) in calls.iter().flat_map(|call| {
+        [
+            (call, false, false),
+            (call, false, true),
+            (call, true, false),
+            (call, true, true),
+        ]
+    }) {
+        let mut call = call.clone();
+        call["onError"] = json!({"targetNodeId": "end"});
+        let engine = Engine::builder()
+            .arbiters(1)
+            .model("abrupt", Arc::new(Abrupt { in_is_external }))
+            .tool(Arc::new(Abrupt { in_is_external }))
+            .async_function("abrupt", |input: Value| {
+                assert!(!input.is_null(), "on purpose");
+                async { Ok(Value::Null) }
+            })
+            .workflows(line("main", &[call.clone()]).to_string());
+        let engine = if is_durable {
+            engine.store(pirn::store::MemoryStore::new())
+        } else {
+            engine
+        };
+        let engine = engine.build().expect("valid");
+        let report = engine.start("main", Value::Null).expect("admitted").outcome_blocking();
+        let case = format!("{call}, in is_external: {in_is_external}, durable: {is_durable}");
+        assert_eq!(report.status, ThreadStatus::Completed, "{case}: {:?}", report.error);
+        let shown = json!(report).to_string();
+        assert!(shown.contains("on purpose"), "{case}: {shown}");
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
 }

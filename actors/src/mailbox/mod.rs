@@ -116,6 +116,17 @@ impl MessageTarget {
         }
     }
 
+    /// Returns the actor that executes an effect.
+    fn of_effect(effect: &Effect) -> Self {
+        match effect {
+            Effect::Thread { thread, .. } | Effect::AwaitTriggers { thread, .. } | Effect::Drop { thread, .. } => {
+                Self::Thread(*thread)
+            }
+            // The thread has ended, so only the supervisor remains; every other effect is the supervisor's own.
+            _ => Self::Supervisor,
+        }
+    }
+
     fn of(message: &Message) -> Self {
         match message {
             Message::Supervisor(_) => Self::Supervisor,
@@ -507,17 +518,20 @@ impl Actors {
 
     /// Requests a journal write if an effect or a caller waits for it.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
-        let step = run.recorded();
-        if !self
-            .pending_durability
-            .as_mut()
-            .is_some_and(|pending_durability| pending_durability.asks(step))
-        {
-            return Ok(());
-        }
-        match run.keep(&mut self.machine) {
-            Some(result) => self.kept(step, result, now, run, inbox),
-            None => Ok(()),
+        // Repeated, because an effect that panics adds an input, which must be written too.
+        loop {
+            let step = run.recorded();
+            if !self
+                .pending_durability
+                .as_mut()
+                .is_some_and(|pending_durability| pending_durability.asks(step))
+            {
+                return Ok(());
+            }
+            match run.keep(&mut self.machine) {
+                Some(result) => self.kept(step, result, now, run, inbox)?,
+                None => return Ok(()),
+            }
         }
     }
 
@@ -545,7 +559,7 @@ impl Actors {
         }
     }
 
-    /// Executes the effects that waited for the journal up to `step`. Returns the panic message if one of them panicked.
+    /// Executes the effects that waited for the journal up to `step`. Returns the panic message if the supervisor panicked.
     fn kept(
         &mut self,
         step: u64,
@@ -575,9 +589,12 @@ impl Actors {
             .as_mut()
             .and_then(|pending_durability| pending_durability.release(now))
         {
-            // Effects call code of the embedding program, which may panic.
-            if let Err(Exit::Panicked { message }) = contained(|| self.perform_effect(effect, (at, now), run, inbox)) {
-                return Err(message);
+            let target = MessageTarget::of_effect(&effect);
+            // Effects call code of the embedding program. A panic there ends the thread of the effect, as it does without a store.
+            if let Err(exit) = contained(|| self.perform_effect(effect, (at, now), run, inbox))
+                && let Some(lost) = self.panicked(target, &exit, now, run, inbox)
+            {
+                return Err(lost);
             }
         }
         // The released effects may include the end of the run.

@@ -1,5 +1,7 @@
 //! Starts the effects of a thread. The result of each is sent back as a message.
 
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -18,6 +20,7 @@ use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::calls::current_call::{EffectName, work_of};
 use crate::host::{AwaitKind, Label, WorkHandle, named_seed};
+use crate::panic_text::panic_message;
 use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts, ToolOutcome};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
@@ -145,7 +148,6 @@ fn tool(
 ) -> InFlight {
     let run = turn.run;
     let tools = &run.ports().tools;
-    let is_external = tools.is_external(&call.name);
     let names = tools_of(machine, node);
     let asked = AskedCall {
         call,
@@ -153,9 +155,17 @@ fn tool(
         models: Some(Arc::clone(&run.ports().models)),
         is_consented,
     };
-    let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
-        tools.call(&names, asked, run.host.work_clock())
-    });
+    let (work, is_external) = begun(
+        || {
+            let is_external = tools.is_external(&asked.call.name);
+            let name = Some(effect_name(run, no, key));
+            let work = work_of(machine.trigger_depth(), name, || {
+                tools.call(&names, asked, run.host.work_clock())
+            });
+            (work, is_external)
+        },
+        |panic| ToolOutcome::Result(ToolResult::failed(format!("The tool panicked: {panic}"))),
+    );
     let supervisor = Arc::clone(&run.supervisor);
     // A lost answer is a failed call for the model, and does not fail the run.
     let answer = Answer::new(move |called: Result<ToolOutcome, _>| {
@@ -187,11 +197,17 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
-        let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
-        // Copied, because the function takes ownership of its input and the thread's output is shared.
-        function((**input.value()).clone(), context)
-    });
+    let (future, _) = begun(
+        || {
+            let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
+                let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
+                // Copied, because the function takes ownership of its input and the thread's output is shared.
+                function((**input.value()).clone(), context)
+            });
+            (work, false)
+        },
+        |panic| Err(format!("function {name} panicked: {panic}")),
+    );
     let answer = outcome_answer(&run.supervisor, no, id);
     let work = Box::pin(async move {
         answer.give(match future.await {
@@ -201,6 +217,18 @@ fn function(
     });
     let label = label(no, machine, run, node, AwaitKind::Function);
     Some(in_flight(label, work, false, turn))
+}
+
+/// Calls host code that returns a future, and whether it waits for the outside world. A panic in it is the outcome of the call,
+/// like a panic in the future: the node's error handling applies, and the actor is not affected.
+pub(super) fn begun<T: Send + 'static>(
+    begin: impl FnOnce() -> (BoxFuture<'static, T>, bool),
+    panicked: impl FnOnce(String) -> T,
+) -> (BoxFuture<'static, T>, bool) {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| {
+        let outcome = panicked(panic_message(panic));
+        (Box::pin(ready(outcome)), false)
+    })
 }
 
 /// Runs CODE, or a step of a SCRIPT node, which has a state.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use pirn_conversation::conversation::ModelRequest;
 use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, OfferedTools, Outcome, ThreadMachine};
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_definition::graph::NodeIx;
 use pirn_events::event::RaisedEvent;
 use serde_json::json;
 
-use super::effects::{effect_name, in_flight, label, outcome_answer};
+use super::effects::{begun, effect_name, in_flight, label, outcome_answer};
 use super::{InFlight, ThreadActor};
 use crate::calls::current_call::work_of;
 use crate::host::AwaitKind;
@@ -67,7 +68,6 @@ impl ThreadActor {
         } = settings;
         // The clone shares its state with the thread's session.
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
-        let is_external = model.is_external();
         let call = ModelCall {
             request,
             profile,
@@ -88,7 +88,18 @@ impl ThreadActor {
             },
         };
         let name = Some(effect_name(run, self.no, key));
-        let future = work_of(machine.trigger_depth(), name, || model.call(call));
+        let (future, is_external) = begun(
+            || {
+                let is_external = model.is_external();
+                (work_of(machine.trigger_depth(), name, || model.call(call)), is_external)
+            },
+            |panic| {
+                Err(RunError::new(
+                    RunErrorCode::ModelError,
+                    format!("the model panicked: {panic}"),
+                ))
+            },
+        );
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {

@@ -121,6 +121,9 @@ impl EngineBuilder {
             definitions,
             event_memory: EventMemory::default(),
         };
+        if let Some(durable) = &engine.durable {
+            durable.peers.join(&engine.shared);
+        }
         if let Some(checked) = &checked {
             // Checked workflows are registered before the files, which may refer to them.
             engine.register_compiled(checked.loaded(), checked.compiled());

@@ -12,6 +12,7 @@ mod claim;
 mod commands;
 mod doubt_question;
 mod inspect;
+mod peers;
 mod records;
 mod resources;
 mod resume_error;
@@ -20,12 +21,12 @@ mod schedules;
 
 use std::sync::{Arc, OnceLock};
 
+use peers::Peers;
 use pirn_actors::journal::Graphs;
 use pirn_definition::Millis;
 use pirn_store::Store;
 use records::compiled::CompiledDefinitions;
 use records::parts::Conversations;
-use run_locks::RunLocks;
 
 pub(crate) use commands::dropped_events::{drop_events, report_of};
 pub use commands::fork::ForkBuilder;
@@ -67,7 +68,7 @@ pub(crate) struct Durable {
     /// Milliseconds after which an idle waiting run is parked; `None`: never.
     parks_after: Option<Millis>,
     compiled: CompiledDefinitions,
-    run_locks: RunLocks,
+    pub(crate) peers: Arc<Peers>,
     /// Set when the engine's tools and models are complete.
     resources: OnceLock<Resources>,
 }
@@ -80,6 +81,7 @@ impl Durable {
         parks_after: Option<Millis>,
     ) -> Self {
         Self {
+            peers: Peers::of(&store),
             store,
             // Filled when the engine registers its workflows, which happens after the store is set.
             definitions,
@@ -87,7 +89,6 @@ impl Durable {
             ask,
             parks_after,
             compiled: CompiledDefinitions::default(),
-            run_locks: RunLocks::default(),
             resources: OnceLock::new(),
         }
     }

@@ -119,9 +119,10 @@ impl ResumeBuilder {
         let durable = self.engine.durable()?;
         // Without the lock a resume in this process could read the journal before this input, and the store would refuse its first
         // commit.
-        let _lock = durable.run_locks.enter(&self.run_id).await;
+        let _lock = durable.peers.lock(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         let (stored, rebuilt) = load_unfinished(&self.engine, &self.run_id).await?;
+        durable.peers.check_unowned(&self.run_id)?;
         let Some(message) = message(&rebuilt, now)? else {
             return Ok(());
         };

@@ -78,7 +78,7 @@ impl ResumeBuilder {
 
     /// Like [`Self::events_after`], for a thread that blocks.
     pub fn blocking_events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> BlockingEvents {
-        let (deliver, events) = blocking(capacity, self.engine.tag());
+        let (deliver, events) = blocking(capacity, Some(self.engine.runtime()));
         self.subscribe(sequence, types, deliver);
         events
     }
@@ -177,11 +177,12 @@ fn resume(
         let durable = engine.durable()?;
         let shared = engine.shared();
         // An input that arrives now is either committed before the journal is read, or sent to the resumed run.
-        let _lock = durable.run_locks.enter(&run_id).await;
+        let _lock = durable.peers.lock(&run_id).await;
         // Checked under the lock: a resume that held it before may have admitted the run by now.
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
+        durable.peers.check_unowned(&run_id)?;
         let is_new = matches!(mode, ResumeMode::Fork(_));
         let resumed = resume_locked(&engine, &durable, &run_id, subscribers, mode).await;
         // A fork that has started stays, even if the end of a started run could not be delivered to it.
