@@ -24,6 +24,8 @@ async fn the_document_lists_exactly_the_routes_of_the_service() {
     let document = answer(world.get("/openapi.json")).await.body;
     assert!(document["openapi"].as_str().expect("a version").starts_with("3.1"));
     let paths = document["paths"].as_object().expect("paths");
+    let chat = &paths["/v1/chat/{workflow}"]["post"]["responses"];
+    assert!(chat["410"].is_object() && chat["503"].is_object(), "{chat}");
     for (path, methods) in [
         ("/v1/runs", &["get", "post"][..]),
         ("/v1/runs/{id}", &["get"]),

@@ -286,6 +286,44 @@ async fn a_repeated_request_of_a_page_starts_no_second_run_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_repeated_input_of_an_agui_client_starts_no_second_run_after_a_restart() {
+    let store = MemoryStore::new();
+    let world = async || {
+        let builder = Engine::builder().store(store.clone()).workflows(WORKFLOWS);
+        World::of(builder, Options::default()).await
+    };
+    let user = json!({"id": "m", "role": "user", "content": "where am I?"});
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "location", "arguments": "{}"}});
+    let reply = |calls: &[&str]| {
+        let calls: Vec<Value> = calls.iter().map(|id| call(id)).collect();
+        json!({"id": "a", "role": "assistant", "toolCalls": calls})
+    };
+    let result = |id: &str| json!({"id": id, "role": "tool", "toolCallId": id, "content": "Oslo"});
+    let first = world().await;
+    agui(&first, &json!([user])).await;
+    agui(&first, &json!([user, reply(&["g1"]), result("g1")])).await;
+    let last = json!([
+        user,
+        reply(&["g1"]),
+        result("g1"),
+        reply(&["g3", "g4"]),
+        result("g3"),
+        result("g4")
+    ]);
+    let ended = agui(&first, &last).await;
+    assert_eq!(ended.last().expect("an end")["result"], "you are in Oslo", "{ended:?}");
+    first.service.shut_down(std::time::Duration::ZERO).await;
+
+    let second = world().await;
+    let again = agui(&second, &last).await;
+    assert_eq!(again.last(), ended.last(), "{again:?}");
+    let other = agui(&second, &json!([user, reply(&["other"]), result("other")])).await;
+    assert_eq!(other[0]["code"], "INTERACTION_CLOSED", "{other:?}");
+    let runs = answer(second.get("/v1/runs?workflow=guide")).await.body;
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "{runs}");
+}
+
+#[tokio::test]
 async fn the_openapi_document_accepts_every_form_of_tools_and_payloads() {
     let world = world().await;
     let document = answer(world.get("/openapi.json")).await.body;

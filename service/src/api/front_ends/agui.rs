@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::chat::{Turn, again, front_end_stream, last_run, turn, unread};
+use super::chat::{Turn, again, front_end_stream, last_run, stored, turn, unread};
 use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, tools_of};
 use crate::api::front_ends::agui_thread::{AgUiThread, check_all_answered};
 use crate::api::query::{Parameters, Path, Scoped, last_event_id};
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     }
     let results = agui_results(&asked.messages);
     if !results.is_empty() {
-        match with_results(&service, &thread, &asked, &results).await {
+        match with_results(&service, (&workflow, &thread), &asked, &results).await {
             Ok(Some(continued)) => return Ok(continued_stream(asked, continued)),
             // The results belong to an earlier run: the input starts another one.
             Ok(None) => {}
@@ -200,7 +200,7 @@ fn continued_stream(asked: RunAgentInput, (feed, sent, run): Continued) -> Respo
 /// input then starts a run.
 async fn with_results(
     service: &Service,
-    thread: &AgUiThread,
+    (workflow, thread): (&str, &AgUiThread),
     asked: &RunAgentInput,
     results: &[CallResult],
 ) -> Result<Option<Continued>, Problem> {
@@ -216,12 +216,8 @@ async fn with_results(
     if !messages.is_empty() {
         return Ok(None);
     }
-    // The client repeats an input whose stream broke off.
-    if let Some(run) = service.runs().youngest(|run| thread.has(run))
-        && let Some(after) = received(&run, results)
-    {
-        let feed = Feed::open(service, &run, after)?.rewritten();
-        return Ok(Some((feed, after, run)));
+    if let Some(continued) = repeated(service, (workflow, thread), results).await? {
+        return Ok(Some(continued));
     }
     let tools = tools_of(&asked.tools, "/tools")?;
     let is_of_client = |call: &Value| {
@@ -237,6 +233,42 @@ async fn with_results(
         return Err(not_open());
     }
     Ok(None)
+}
+
+/// Returns the stream of an input that the client repeats because its stream broke off. Returns `None` if the thread's last run has
+/// not received the results.
+async fn repeated(
+    service: &Service,
+    (workflow, thread): (&str, &AgUiThread),
+    results: &[CallResult],
+) -> Result<Option<Continued>, Problem> {
+    if let Some(run) = service.runs().youngest(|run| thread.has(run))
+        && let Some(after) = received(&run, results)
+    {
+        let feed = Feed::open(service, &run, after)?.rewritten();
+        return Ok(Some((feed, after, run)));
+    }
+    // The run may have ended before a restart, or another process may execute it.
+    let filter = RunFilter {
+        workflow: Some(workflow.to_owned()),
+        ..RunFilter::default()
+    };
+    let is_of_thread = |id: &str| id.starts_with(thread.prefix());
+    let found = service.youngest_stored(filter, is_of_thread).await?;
+    let Some(found) = found.filter(|found| service.runs().find(&found.id).is_none()) else {
+        return Ok(None);
+    };
+    let run = stored(service, found).await?;
+    let Some(after) = received(&run, results) else {
+        return Ok(None);
+    };
+    let followed = if run.has_left() {
+        service.follow(run.id()).await?
+    } else {
+        None
+    };
+    let feed = Feed::open(service, followed.as_ref().unwrap_or(&run), after)?.rewritten();
+    Ok(Some((feed, after, run)))
 }
 
 /// Returns the stream of an input whose messages were sent to the run in progress.

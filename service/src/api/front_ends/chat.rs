@@ -65,7 +65,9 @@ pub(crate) struct Chat {
         (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "A run of the chat waits for results of the page's tools, or no call waits for the results", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The results belong to a run whose events were dropped", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many runs or streams are active, or the service is shutting down", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn run(
@@ -289,7 +291,7 @@ pub(super) async fn last_run(
 }
 
 /// Reads a run of the store that no process executes, with its events and its outcome.
-async fn stored(service: &Service, found: StoredRun) -> Result<Arc<Run>, Problem> {
+pub(super) async fn stored(service: &Service, found: StoredRun) -> Result<Arc<Run>, Problem> {
     let run = Arc::new(service.run_without_events(&found));
     let mut follower = service.engine().follow(found.id, 0);
     let (service, replays) = (service.clone(), service.replays());
