@@ -7,6 +7,7 @@ use pirn_definition::definition::nearest;
 use serde::de::DeserializeOwned;
 
 use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::QUEUED;
 use crate::runs::events::position::Position;
 use crate::state::Service;
 use pirn::store::RunStatus;
@@ -102,8 +103,8 @@ fn event_type(word: &str) -> Result<EventType, Problem> {
 /// Parses the status of a run, for a list.
 pub(super) fn run_status(word: &str) -> Result<String, Problem> {
     // Statuses of live runs, and statuses of stored runs.
-    let carried = [ThreadStatus::Running, ThreadStatus::Paused].map(ThreadStatus::as_str);
-    let all = || carried.into_iter().chain(RunStatus::ALL.map(RunStatus::as_str));
+    let live = [ThreadStatus::Running.as_str(), ThreadStatus::Paused.as_str(), QUEUED];
+    let all = || live.into_iter().chain(RunStatus::ALL.map(RunStatus::as_str));
     let known = all().find(|status| status.eq_ignore_ascii_case(word));
     known
         .map(str::to_owned)

@@ -27,7 +27,7 @@ const MAX_TEXT: usize = 256;
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListParameters {
-    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; for runs without an owner UNFINISHED,
+    /// Only runs of this status: RUNNING, PAUSED, QUEUED, COMPLETED, FAILED, CANCELLED, TIMEOUT; for runs without an owner UNFINISHED,
     /// WAITING.
     status: Option<String>,
     /// Only runs of this workflow.

@@ -58,6 +58,8 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     // Tokens that a fork shares with its base.
     let mut shared = TokenUsage::default();
     let (mut has_begun, mut has_outcome) = (is_resumed, false);
+    // The first event ends the wait for the session.
+    let mut may_be_queued = run.info.session.is_some();
     loop {
         let heard = tokio::select! {
             biased;
@@ -94,7 +96,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
                 let changes = changes_summary(event.raised.event_type);
                 push(&run, event).await;
                 service.runs().make_room(&run);
-                if changes {
+                if std::mem::take(&mut may_be_queued) || changes {
                     service.runs().changed(&run);
                 }
             }

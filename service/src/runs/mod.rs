@@ -42,6 +42,9 @@ use crate::runs::quota::CountedRun;
 use crate::runs::store::archive::{RunQuery, RunSummary};
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
+/// Status of a run that waits for the earlier runs of its session.
+pub(crate) const QUEUED: &str = "QUEUED";
+
 /// A run that was started or resumed by this service, or a run of another process that streams of this service read.
 pub(crate) struct Run {
     pub(crate) handle: Handle,
@@ -205,7 +208,16 @@ impl Run {
             return left;
         }
         let told = self.told();
-        told.map_or_else(|| self.progress.status(), |(status, _)| status.as_str())
+        match told {
+            Some((status, _)) => status.as_str(),
+            None if self.is_queued() => QUEUED,
+            None => self.progress.status(),
+        }
+    }
+
+    /// True if the run waits for the earlier runs of its session. Such a run has no event.
+    fn is_queued(&self) -> bool {
+        self.info.session.is_some() && !self.is_followed && self.log.last().0 == Position::START
     }
 
     /// True if the final report is available.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::store::{MemoryStore, Pending, Run, RunFilter, RunPlace, Store, forward_to_store};
+use pirn::store::{MemoryStore, Pending, Run, RunFilter, RunPlace, Store, StoreError, forward_to_store};
 use pirn::{Engine, Event};
 use pirn_service::{Options, RunArchive, RunQuery, RunSummary};
 use serde_json::{Value, json};
@@ -218,6 +218,58 @@ async fn a_run_that_is_parked_or_resumed_while_the_list_is_read_is_listed_once()
         };
         let (runs, ()) = tokio::join!(listed(&world, ""), changes);
         assert_eq!(ids(&runs), [id.as_str()], "{call}: {runs:?}");
+    }
+}
+
+/// A store in memory that cannot list its runs.
+struct Unlistable(MemoryStore);
+
+impl Store for Unlistable {
+    forward_to_store!(0: location commit run journal contents chain snapshot timers sessions session set_meta meta remove remove_session);
+    fn runs(&self, _: RunFilter, _: Option<RunPlace>, _: usize) -> Pending<Vec<Run>> {
+        let error = StoreError::Failed {
+            file: "runs.db".into(),
+            run: None,
+            why: "the file was removed".to_owned(),
+        };
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_a_store_that_cannot_be_read_is_refused_with_the_reason() {
+    let store = Unlistable(MemoryStore::new());
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let refused = answer(world.get("/v1/runs")).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["code"]),
+        (500, &json!("STORE_FAILED")),
+        "{}",
+        refused.body
+    );
+    let detail = refused.body["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("runs.db") && detail.contains("was removed"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_session_is_queued() {
+    for builder in [Engine::builder(), Engine::builder().store(MemoryStore::new())] {
+        let world = World::of(builder, Options::default()).await;
+        let start = async |id: &str| {
+            let body = json!({"workflow": "paid", "session": "desk", "runId": id});
+            answer(world.post("/v1/runs", &body)).await
+        };
+        start("first").await;
+        world.until("first", "NODE_STARTED").await;
+        start("second").await;
+        let queued = listed(&world, "status=queued").await;
+        assert_eq!(ids(&queued), ["second"]);
+        let report = answer(world.get("/v1/runs/second")).await.body;
+        assert_eq!(report["status"], "QUEUED", "{report}");
+        assert_eq!(ids(&listed(&world, "status=running").await), ["first"]);
+        answer(world.post("/v1/runs/first/emit", &json!({"name": "paid"}))).await;
+        world.until("second", "NODE_STARTED").await;
+        assert_eq!(ids(&listed(&world, "status=running").await), ["second"]);
     }
 }
 

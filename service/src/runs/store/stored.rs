@@ -69,11 +69,10 @@ impl Archive {
     }
 
     pub(crate) async fn runs(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
-        let runs = match self {
+        match self {
             Self::Stored(stored) => stored.list(query).await,
-            Self::Other(archive) => archive.runs(query).await,
-        };
-        runs.map_err(|error| failed(&error))
+            Self::Other(archive) => archive.runs(query).await.map_err(|error| failed(&error)),
+        }
     }
 
     /// Returns the report of a run; `None` if the archive has no such run.
@@ -351,7 +350,7 @@ impl StoredRuns {
         store.ok_or_else(|| Problem::new(ProblemCode::NoStore, "the engine has no store"))
     }
 
-    pub(crate) async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
+    pub(crate) async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
         let filter = RunFilter {
             status: query.status.clone(),
             session: query.session.clone(),
@@ -360,14 +359,13 @@ impl StoredRuns {
             youngest_first: true,
             ..RunFilter::default()
         };
-        let store = self.engine.store();
-        let store = store.ok_or_else(|| io::Error::other("the engine has no store"))?;
+        let store = self.store()?;
         let mut before = query.before.clone().map(|(started_at, id)| RunPlace { started_at, id });
         let mut found = Vec::new();
         while found.len() < query.limit {
             let wanted = (query.limit - found.len()).min(PAGE);
             let page = store.runs(filter.clone(), before, wanted).await;
-            let page = page.map_err(io::Error::other)?;
+            let page = page.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
             let is_last = page.len() < wanted;
             before = page.last().map(Run::place);
             found.extend(page.into_iter().map(|run| self.summary(run)));
