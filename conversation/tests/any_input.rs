@@ -61,7 +61,7 @@ proptest! {
                 Action::Restore(moment) => ConversationInput::Restore(earlier(moment)),
                 Action::StartNewBatch(index) => ConversationInput::StartNewBatch(index),
                 Action::Rollback(batch) => ConversationInput::RollbackToBatch(batch),
-                Action::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
+                Action::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens, is_repeated: false },
                 Action::CompressionEnded => ConversationInput::CompressionEnded,
                 Action::Spent(tokens) => {
                     ConversationInput::Spent(TokenUsage::new(tokens, tokens, tokens))

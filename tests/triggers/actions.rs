@@ -208,12 +208,12 @@ fn a_failed_or_stuck_compression_does_not_change_the_conversation() {
     ]);
     for (case, profiles, timeout, elapsed) in [
         ("H13 fails", fails, 30.0, 0),
-        ("H13 hangs", profiles(100_000), 2.0, 2000),
+        ("H13 hangs", profiles(100_000), 2.0, 6000),
         (
             "hangs, and a limit is a millisecond at least",
             profiles(100_000),
             0.000_4,
-            1,
+            3,
         ),
     ] {
         let mut trigger = seed(SEED_002_TRIGGER);
@@ -229,8 +229,9 @@ fn a_failed_or_stuck_compression_does_not_change_the_conversation() {
             ran.report.conversation.mark_map, plain.report.conversation.mark_map,
             "{case}"
         );
-        assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1, "{case}");
-        assert_eq!(ran.of(EventType::CompressionFailed).len(), 1, "{case}");
+        // The context stays above the limit, so that each of the three turns attempts it again.
+        assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 3, "{case}");
+        assert_eq!(ran.of(EventType::CompressionFailed).len(), 3, "{case}");
         assert_eq!(ran.report.elapsed_ms, elapsed, "{case}");
     }
 }

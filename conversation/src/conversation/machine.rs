@@ -12,9 +12,10 @@
 use pirn_definition::Millis;
 use serde::{Deserialize, Serialize};
 
+use super::compression::current_turn_start;
 use super::{
-    Basis, Conversation, ConversationError, CountedMessage, ResolvedContext, TokenLimit, TokenSignal, TokenUsage,
-    TokenWatch, apply,
+    Basis, Conversation, ConversationError, CountedMessage, PendingCall, ResolvedContext, TokenLimit, TokenSignal,
+    TokenUsage, TokenWatch, apply,
 };
 
 /// An input of a conversation.
@@ -41,6 +42,8 @@ pub enum ConversationInput {
     BeforeModelCall {
         /// Tokens of the request.
         tokens: u64,
+        /// True if TOKEN_LIMIT_EXCEEDED was raised for this call, and its request was prepared again afterwards.
+        is_repeated: bool,
     },
     /// A compression has succeeded or failed.
     CompressionEnded,
@@ -137,10 +140,18 @@ impl ConversationMachine {
             }
             ConversationInput::StartNewBatch(index) => self.conversation.start_new_batch(index),
             ConversationInput::RollbackToBatch(batch) => self.conversation.rollback_to_batch(batch),
-            ConversationInput::BeforeModelCall { tokens } => {
+            ConversationInput::BeforeModelCall { tokens, is_repeated } => {
                 // Repairs may remove messages, so that a request can be smaller than the visible messages.
                 self.overhead = tokens.saturating_sub(self.conversation.visible_tokens());
-                out.extend(self.watch.before_model_call(tokens).map(ConversationEffect::Signal));
+                // The search for the turn reads the messages, and only a context above the limit needs its result.
+                let is_above = self.watch.exceeds(tokens);
+                let turn_start = if is_above { self.turn_start() } else { 0 };
+                let call = PendingCall {
+                    tokens,
+                    turn_start,
+                    is_repeated,
+                };
+                out.extend(self.watch.before_model_call(call).map(ConversationEffect::Signal));
                 return;
             }
             // Changes no message, so that nothing is announced or observed.
@@ -156,6 +167,14 @@ impl ConversationMachine {
         if self.watch.limit().tokens.is_some() {
             self.watch.observe(self.context_tokens());
         }
+    }
+
+    /// Returns the position of the current turn in the complete history.
+    fn turn_start(&self) -> u64 {
+        let visible: Vec<_> = self.conversation.visible().iter().collect();
+        let turn = visible.len() - current_turn_start(&visible);
+        // The visible messages of the turn are the last ones of the history.
+        self.conversation.basis().length.saturating_sub(turn) as u64
     }
 
     fn tell(&self, before: Basis, out: &mut Vec<ConversationEffect>) {

@@ -50,4 +50,4 @@ pub use select::{parse_selection, select, select_counted, select_from, select_po
 pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{CountedMessage, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
 pub use usage::{Cost, Currency, TokenUsage};
-pub use watch::{TokenLimit, TokenSignal, TokenWatch};
+pub use watch::{PendingCall, TokenLimit, TokenSignal, TokenWatch};

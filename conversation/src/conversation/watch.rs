@@ -12,11 +12,19 @@
 //! | context observed below 80 % | rearmed | rearmed | |
 //! | context observed below the early share | rearmed | | rearmed |
 //! | compression ended | rearmed | rearmed | |
+//! | same call repeated after its firing, context above the limit | | disarmed | disarmed |
+//!
+//! A repeated call fires no limit event, because the compression of its firing has just acted. The limit stays armed if that
+//! compression has ended, and fires at a later call once an attempt may succeed: the messages before the current turn have changed,
+//! or the context has grown by a tenth of the limit.
 //!
 //! The end of a compression does not rearm the early event. If an early compression leaves the context above the early share,
 //! another one would not help either. The warning and the limit still fire.
 
 use serde::{Deserialize, Serialize};
+
+/// Divisor of the limit: growth of the context after which a compression is attempted again in the same turn.
+const LEAST_GROWTH: u64 = 10;
 
 /// Token limit of a thread's requests, and the share of it at which a compression starts early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,8 +56,26 @@ impl TokenLimit {
     }
 }
 
+/// Context that a compression has left above the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Attempt {
+    tokens: u64,
+    turn_start: u64,
+}
+
+/// A model call that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Tokens of the request.
+    pub tokens: u64,
+    /// Position of the current turn in the complete history. Read only if the context is above the limit.
+    pub turn_start: u64,
+    /// True if TOKEN_LIMIT_EXCEEDED was raised for this call, and its request was prepared again afterwards.
+    pub is_repeated: bool,
+}
+
 /// Armed states of the three token events of a thread. Each event fires once per crossing of its threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenWatch {
     limit: Option<u64>,
     limit_armed: bool,
@@ -58,6 +84,9 @@ pub struct TokenWatch {
     early_armed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     speculative_at: Option<f64>,
+    /// Last compression that left the context above the limit. Boxed, because few threads have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempt: Option<Box<Attempt>>,
 }
 
 /// Event that a pending model call fires.
@@ -95,7 +124,13 @@ impl TokenWatch {
             warning_armed: true,
             early_armed: true,
             speculative_at: limit.speculative_at,
+            attempt: None,
         }
+    }
+
+    /// Returns true if a request of `tokens` exceeds the limit.
+    pub fn exceeds(&self, tokens: u64) -> bool {
+        self.limit.is_some_and(|limit| tokens > limit)
     }
 
     /// Returns the limit.
@@ -106,13 +141,13 @@ impl TokenWatch {
         }
     }
 
-    /// Returns the events that fire before a model call with `tokens` of context. At most two: TOKEN_LIMIT_EXCEEDED excludes the
-    /// others.
-    pub fn before_model_call(&mut self, tokens: u64) -> impl Iterator<Item = TokenSignal> + use<> {
-        self.crossed(tokens).into_iter().flatten()
+    /// Returns the events that fire before a model call. At most two: TOKEN_LIMIT_EXCEEDED excludes the others.
+    pub fn before_model_call(&mut self, call: PendingCall) -> impl Iterator<Item = TokenSignal> + use<> {
+        self.crossed(call).into_iter().flatten()
     }
 
-    fn crossed(&mut self, tokens: u64) -> [Option<TokenSignal>; 2] {
+    fn crossed(&mut self, call: PendingCall) -> [Option<TokenSignal>; 2] {
+        let tokens = call.tokens;
         // Rearm first, so that a context between two thresholds rearms the upper event and can fire the lower one.
         self.observe(tokens);
         let Some(token_limit) = self.limit else {
@@ -124,7 +159,7 @@ impl TokenWatch {
             // The other thresholds are below the limit: their events are redundant until they are rearmed.
             self.warning_armed = false;
             self.early_armed = false;
-            let fires = std::mem::replace(&mut self.limit_armed, false);
+            let fires = self.fires_limit(call, token_limit);
             let exceeded = TokenSignal::Exceeded {
                 tokens_used,
                 token_limit,
@@ -148,11 +183,35 @@ impl TokenWatch {
         ]
     }
 
+    /// Returns true if a call above the limit fires TOKEN_LIMIT_EXCEEDED.
+    fn fires_limit(&mut self, call: PendingCall, limit: u64) -> bool {
+        let PendingCall { tokens, turn_start, .. } = call;
+        if call.is_repeated {
+            // Firing again within the call would repeat for ever if no compression helps.
+            if self.limit_armed {
+                self.attempt = Some(Box::new(Attempt { tokens, turn_start }));
+            }
+            return false;
+        }
+        // An equal attempt fails again, and may cost a call of a model.
+        let is_useless = self.attempt.as_ref().is_some_and(|last| {
+            last.turn_start == turn_start && tokens.saturating_sub(last.tokens) <= limit / LEAST_GROWTH
+        });
+        if is_useless {
+            return false;
+        }
+        self.attempt = None;
+        std::mem::replace(&mut self.limit_armed, false)
+    }
+
     /// Records that the context has `tokens`. Rearms the events whose threshold it does not reach (for the limit: does not exceed).
     /// Fires none.
     pub fn observe(&mut self, tokens: u64) {
         if let Some(limit) = self.limit {
             self.limit_armed |= tokens <= limit;
+            if tokens <= limit {
+                self.attempt = None;
+            }
             self.warning_armed |= !is_near(tokens, limit);
         }
         // Only set, never cleared: an event is disarmed where it fires.

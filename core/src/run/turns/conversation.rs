@@ -354,6 +354,7 @@ impl<'t> ConversationTurn<'t, '_> {
         }
         let signals = match self.apply_input(ConversationInput::BeforeModelCall {
             tokens: request.tokens(),
+            is_repeated: recheck,
         }) {
             Ok(signals) => signals,
             Err(error) => return Outcome::Failed(error),
@@ -373,10 +374,6 @@ impl<'t> ConversationTurn<'t, '_> {
                     token_limit,
                 } => (EventType::TokenLimitApproached, tokens_used, token_limit),
             };
-            // The trigger of the first event has acted. A compression that does not shrink enough would otherwise repeat for ever.
-            if recheck && event_type == EventType::TokenLimitExceeded {
-                continue;
-            }
             let mut event = RaisedEvent::new(event_type, [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))]);
             if event_type == EventType::TokenLimitApproached {
                 let share = json!(self.own.machine.token_limit().speculative_at);

@@ -11,7 +11,16 @@ fn step(machine: &mut ConversationMachine, input: ConversationInput) -> Vec<Conv
 }
 
 fn call(machine: &mut ConversationMachine, tokens: u64) -> Option<&'static str> {
-    match step(machine, ConversationInput::BeforeModelCall { tokens }).as_slice() {
+    signal(machine, tokens, false)
+}
+
+/// Repeats a call whose firing has ended.
+fn repeat(machine: &mut ConversationMachine, tokens: u64) -> Option<&'static str> {
+    signal(machine, tokens, true)
+}
+
+fn signal(machine: &mut ConversationMachine, tokens: u64, is_repeated: bool) -> Option<&'static str> {
+    match step(machine, ConversationInput::BeforeModelCall { tokens, is_repeated }).as_slice() {
         [] => None,
         [ConversationEffect::Signal(TokenSignal::Exceeded { .. })] => Some("exceeded"),
         [ConversationEffect::Signal(TokenSignal::Warning { .. })] => Some("warning"),
@@ -116,6 +125,33 @@ fn the_end_of_a_compression_rearms_the_signal() {
     assert_eq!(call(&mut machine, 101), None);
     step(&mut machine, ConversationInput::CompressionEnded);
     assert_eq!(call(&mut machine, 101), Some("exceeded"));
+}
+
+#[test]
+fn a_compression_that_leaves_the_context_above_the_limit_is_attempted_again_once_that_may_help() {
+    let mut machine = ConversationMachine::new(conversation(&["user:a"]), Some(100));
+    assert_eq!(call(&mut machine, 150), Some("exceeded"));
+    step(&mut machine, ConversationInput::CompressionEnded);
+    assert_eq!(repeat(&mut machine, 140), None, "it would repeat for ever");
+    assert_eq!(
+        call(&mut machine, 150),
+        None,
+        "the same messages can be removed as before"
+    );
+    assert_eq!(call(&mut machine, 151), Some("exceeded"), "it has grown by a tenth");
+    step(&mut machine, ConversationInput::CompressionEnded);
+    assert_eq!(repeat(&mut machine, 151), None);
+    step(
+        &mut machine,
+        ConversationInput::Append(counted(&["assistant:b", "user:c"])),
+    );
+    assert_eq!(call(&mut machine, 151), Some("exceeded"), "a new turn has started");
+    assert_eq!(repeat(&mut machine, 151), None);
+    step(
+        &mut machine,
+        ConversationInput::Append(counted(&["assistant:d", "user:e"])),
+    );
+    assert_eq!(call(&mut machine, 151), None, "no compression has ended");
 }
 
 #[test]
