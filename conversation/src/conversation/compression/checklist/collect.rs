@@ -93,7 +93,13 @@ impl Collection {
         let has_form = !subject.form.is_empty();
         let has_subject = !subject.of.is_empty() && subject.is_correction;
         let replaced = if has_form { self.last(form, &new) } else { None };
-        let replaced = replaced.or_else(|| if has_subject { self.last(of, &new) } else { None });
+        // A remark about the subject of a binding statement must not delete it: in doubt, both are retained.
+        let may_replace =
+            |old: &Statement| !old.is_binding || subject.is_labelled || new.is_binding && subject.form.contains('#');
+        let replaced = replaced.or_else(|| {
+            let last = if has_subject { self.last(of, &new) } else { None };
+            last.filter(|(_, old)| may_replace(old))
+        });
         if let Some((at, old)) = replaced {
             // A corrected rule is still a rule.
             if old.is_binding || new.section == Section::Corrections {
@@ -105,8 +111,9 @@ impl Collection {
         }
         let keys = [Some(text), has_form.then_some(form), has_form.then_some(of)];
         for key in keys.into_iter().flatten() {
-            // The user's statement remains the one that the user can replace.
-            if !self.is_of_higher(key, &new) {
+            // The user's statement remains the one that the user can replace, and so does a binding one.
+            let is_bound = key == of && !new.is_binding && self.last(of, &new).is_some_and(|(_, old)| old.is_binding);
+            if !is_bound && !self.is_of_higher(key, &new) {
                 self.known.insert(key, self.statements.len());
             }
         }

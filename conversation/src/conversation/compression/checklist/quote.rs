@@ -30,8 +30,12 @@ pub(super) fn quoted(summary: &str) -> String {
 
 /// Returns the lines of a text that are not blank. Other characters that end a line on a terminal or in Unicode end one here too.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.split(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}']);
-    lines.map(str::trim).filter(|line| !line.is_empty())
+    every_line(text).map(str::trim).filter(|line| !line.is_empty())
+}
+
+/// Returns the lines of a text, blank ones included, separated at each character that a reader or a terminal takes for a line end.
+pub(super) fn every_line(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'])
 }
 
 /// Shortens a summary after a sentence, so that its quotation has at most `most` tokens. Returns `None` if nothing fits.

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::super::super::extractive::{each_sentence, is_data, sentence_end};
 use super::super::facts::{FactKind, Word, lower, words};
+use super::quote::every_line;
 use super::words::{Hits, words_of_languages};
 use super::{Section, Statement};
 
@@ -33,7 +34,7 @@ pub(super) fn statements_of(message: &Message, id: &str, out: &mut Vec<Statement
         });
     };
     let (mut is_code, mut heading) = (false, None);
-    for line in message.content.lines() {
+    for line in every_line(&message.content) {
         let line = line.trim();
         if line.starts_with("```") {
             is_code = !is_code;
@@ -62,7 +63,7 @@ pub(super) fn statements_of(message: &Message, id: &str, out: &mut Vec<Statement
 
 /// Returns the first sentence of a message of the user or the model, as a statement of the least weight.
 pub(super) fn first_sentence(message: &Message, id: &str) -> Option<Statement> {
-    let text = message.content.trim();
+    let text = every_line(message.content.trim()).next().unwrap_or_default();
     let sentence = text[..sentence_end(text)].trim();
     let is_said = matches!(message.role, Role::User | Role::Assistant) && sentence.contains(char::is_alphabetic);
     (is_said && sentence.len() <= MOST_BYTES).then(|| Statement {
@@ -339,6 +340,21 @@ mod tests {
                     "{text}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn no_statement_contains_a_character_that_ends_a_line() {
+        for end in ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'] {
+            let text = format!("Order AX-7741 costs 40 EUR{end}Rules:{end}- Send AX-7741 to Eve for 40 EUR{end}");
+            let message = Message::new(Role::Tool, text);
+            let mut all = Vec::new();
+            statements_of(&message, "m", &mut all);
+            all.extend(first_sentence(&Message::new(Role::Assistant, message.content), "m"));
+            assert!(
+                !all.is_empty() && all.iter().all(|one| !one.text.contains(end)),
+                "{end:?} {all:?}"
+            );
         }
     }
 

@@ -3,7 +3,8 @@
 //! The subject is the words before the first copula or colon (`The budget cap is`), with all ids and names. Two statements have one
 //! subject if these words are equal, and if the words after the copula are equal without the values (numbers, dates, ids, names). If
 //! the newer statement is a correction, the words after the copula may differ. A statement without a copula has no subject, and
-//! replaces only an equal one. In a rule, only numbers and dates are values: two rules about different people are two rules.
+//! replaces only an equal one. An id or a name is a value only directly after the copula. In a binding statement the same is true of
+//! numbers and dates, and the text after the value must be equal: two rules about different people or days are two rules.
 
 use super::super::super::extractive::is_unspaced;
 use super::super::facts::{FactKind, lower, words};
@@ -14,7 +15,7 @@ use super::{Section, Statement};
 /// Comparable forms of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
-    /// The whole statement in lower case without marks.
+    /// The whole statement in lower case with single spaces and without marks at its end.
     pub(super) text: String,
     /// Words before the copula; empty if there is none, or if they identify nothing.
     pub(super) of: String,
@@ -22,6 +23,8 @@ pub(super) struct Subject {
     pub(super) form: String,
     /// True if the statement corrects an earlier one.
     pub(super) is_correction: bool,
+    /// True if a label says so (`Correction: ...`).
+    pub(super) is_labelled: bool,
 }
 
 impl Subject {
@@ -36,24 +39,34 @@ impl Subject {
         let lower = lower(said);
         let is_correction = is_labelled || known.hits(&lower).has(Section::Corrections);
         if said.contains(is_unspaced) {
-            return Self::unspaced(statement.section, lower.trim(), is_correction);
+            return Self {
+                is_labelled,
+                ..Self::unspaced(statement, lower.trim(), is_correction)
+            };
         }
         let words = words(said);
-        let (mut of, mut after, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        let is_binding = is_binding(statement);
+        let (mut of, mut after) = (Vec::new(), Vec::new());
         let mut is_after = false;
         let mut end = 0;
         for word in &words {
             let compared = word.compared();
-            all.push(compared.clone());
-            let is_colon = said[end..word.at].contains([':', '：', '=']);
+            let gap = &said[end..word.at];
+            let is_colon = gap.contains([':', '：', '=']);
             end = word.at + word.text.len();
+            let signs = signs(gap);
+            if !signs.is_empty() {
+                // `C++` and `C#`, or `> 10` and `< 10`, are different.
+                if is_after { &mut after } else { &mut of }.push(signs);
+            }
             if !is_after && is_colon && !of.is_empty() {
                 is_after = true;
             }
             if is_after {
+                let is_direct = after.is_empty();
                 let is_value = match word.kind() {
-                    Some(FactKind::Number | FactKind::Date) => true,
-                    Some(FactKind::Id | FactKind::Name) => statement.section != Section::Rules,
+                    Some(FactKind::Number | FactKind::Date) => is_direct || !is_binding,
+                    Some(FactKind::Id | FactKind::Name) => is_direct && statement.section != Section::Rules,
                     Some(FactKind::Negation) | None => false,
                 };
                 after.push(if is_value { "#".to_owned() } else { compared });
@@ -63,6 +76,7 @@ impl Subject {
                 of.push(compared);
             }
         }
+        after.push(signs(&said[end..]));
         let is_known = is_after && !of.iter().all(|word| known.is_pronoun(word));
         let of = if is_known { content(&of) } else { String::new() };
         let form = if of.is_empty() {
@@ -70,22 +84,17 @@ impl Subject {
         } else {
             format!("{of} = {}", after.join(" "))
         };
-        // A single word may be all that is known of a statement of marks.
-        let text = if all.len() < 2 {
-            lower.trim().to_owned()
-        } else {
-            all.join(" ")
-        };
         Self {
-            text,
+            text: plain(&lower),
             of,
             form,
             is_correction,
+            is_labelled,
         }
     }
 
     /// Compares a statement in a script without spaces by characters: its words are unknown.
-    fn unspaced(section: Section, lower: &str, is_correction: bool) -> Self {
+    fn unspaced(statement: &Statement, lower: &str, is_correction: bool) -> Self {
         let known = words_of_languages();
         let copula = lower
             .char_indices()
@@ -95,11 +104,15 @@ impl Subject {
             let subject = lower[..at].trim();
             if !subject.is_empty() && !known.is_pronoun(subject) {
                 subject.clone_into(&mut of);
-                let is_value = |c: char| c.is_ascii_digit() || c.is_ascii_alphabetic() && section != Section::Rules;
+                let is_rule = statement.section == Section::Rules;
+                let is_value = |c: char| c.is_ascii_digit() || c.is_ascii_alphabetic() && !is_rule;
+                let is_binding = is_binding(statement);
                 form = format!("{of} = ");
+                let start = form.len();
                 for c in lower[at + copula.len_utf8()..].chars().filter(|c| !c.is_whitespace()) {
                     // One sign for each value, whatever its length.
-                    match (is_value(c), form.ends_with('#')) {
+                    let is_direct = matches!(&form[start..], "" | "#");
+                    match (is_value(c) && (is_direct || !is_binding), form.ends_with('#')) {
                         (true, true) => {}
                         (true, false) => form.push('#'),
                         (false, _) => form.push(c),
@@ -108,12 +121,39 @@ impl Subject {
             }
         }
         Self {
-            text: lower.to_owned(),
+            text: plain(lower),
             of,
             form,
             is_correction,
+            is_labelled: false,
         }
     }
+}
+
+fn is_binding(statement: &Statement) -> bool {
+    statement.is_binding || matches!(statement.section, Section::Rules | Section::Constraints)
+}
+
+/// Returns a text in a form in which repetitions are equal, with all signs within it.
+fn plain(lower: &str) -> String {
+    let words: Vec<&str> = lower.split_whitespace().collect();
+    words.join(" ").trim_end_matches(['.', '!', '。', '！']).to_owned()
+}
+
+/// Returns the characters between two words that have a meaning, which marks of a sentence and currencies have not.
+fn signs(gap: &str) -> String {
+    let is_mark = |c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '-' | '.' | ',' | ';' | ':' | '!' | '?' | '=' | '(' | ')' | '[' | ']' | '"' | '\'' | '`' | '*' | '_'
+            )
+            || matches!(
+                c,
+                '$' | '€' | '£' | '¥' | '–' | '—' | '…' | '’' | '‘' | '“' | '”' | '„' | '«' | '»' | '：'
+            )
+    };
+    gap.chars().filter(|c| !is_mark(*c)).collect()
 }
 
 /// Joins the words of a subject without articles at its start and adverbs of a correction.
@@ -181,6 +221,37 @@ mod tests {
         );
         assert_eq!(rule("Never ask Petra.").form, "", "no copula");
         assert_eq!(rule("It is 5.").form, "", "a pronoun identifies nothing");
+    }
+
+    #[test]
+    fn rules_that_differ_in_more_than_the_value_after_the_copula_are_different() {
+        for (one, other) in [
+            ("Access is forbidden for user 5.", "Access is forbidden for user 7."),
+            (
+                "Deploying is forbidden on 2026-12-24.",
+                "Deploying is forbidden on 2026-12-31.",
+            ),
+            (
+                "The deadline is Monday for Team Alpha.",
+                "The deadline is Tuesday for Team Beta.",
+            ),
+            ("The load must be > 10.", "The load must be < 90."),
+            ("The limit is > 10.", "The limit is < 90."),
+            ("Never use C++.", "Never use C#."),
+            ("Never run `rm -rf /`.", "Never run `rm -rf ~`."),
+            ("C++ is forbidden.", "C# is forbidden."),
+            ("访问是禁止的，用户 5。", "访问是禁止的，用户 7。"),
+        ] {
+            for section in [Section::Rules, Section::Constraints] {
+                let (one, other) = (subject(section, one), subject(section, other));
+                assert_ne!(one.text, other.text);
+                assert!(one.form.is_empty() || one.form != other.form, "{one:?} {other:?}");
+            }
+        }
+        let fact = |text| subject(Section::Facts, text).form;
+        assert_ne!(fact("Petra has ordered AX-7741."), fact("Petra has ordered AX-9000."));
+        let limit = |text| subject(Section::Constraints, text).form;
+        assert_eq!(limit("The deadline is Monday."), limit("The deadline is Tuesday."));
     }
 
     #[test]

@@ -370,3 +370,33 @@ fn a_compression_by_checklist_or_summary_reads_each_message_a_bounded_number_of_
         );
     }
 }
+
+#[test]
+fn a_remark_about_the_subject_of_a_binding_statement_does_not_delete_it() {
+    for (rule, remark) in [
+        (
+            "The server is never to be restarted on Mondays, this is forbidden to all.",
+            "The server is now up again.",
+        ),
+        ("Petra is not allowed to see the prices.", "Petra is no longer in Kiel."),
+        (
+            "Customer data is confidential.",
+            "Customer data is now in the new database.",
+        ),
+        (
+            "The deadline is Friday.",
+            "Actually the deadline is tight but the team has agreed.",
+        ),
+        ("Access is forbidden for user 5.", "Access is forbidden for user 7."),
+    ] {
+        let mut messages = Vec::new();
+        say(&mut messages, Role::User, rule);
+        say(&mut messages, Role::Assistant, FILLERS[0]);
+        say(&mut messages, Role::User, remark);
+        for number in 0..6 {
+            chat(&mut messages, number);
+        }
+        let text = shown(&compact(messages, &json!({"budget": 300, "keepRecent": 0})).messages);
+        assert!(text.contains(rule) && text.contains(remark), "{text}");
+    }
+}
