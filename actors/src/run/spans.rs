@@ -19,6 +19,9 @@ use tracing::{Instrument, Span, info_span};
 
 use crate::host::Label;
 
+/// Target of the spans. Fixed, so that filters of subscribers do not depend on the path of this module.
+const TARGET: &str = "pirn_actors::spans";
+
 /// The spans of a run.
 pub(crate) struct Spans {
     run: Span,
@@ -30,7 +33,7 @@ impl Spans {
     /// Creates the spans of a run. None if no tracing subscriber is interested.
     pub(crate) fn of(run_id: &str, workflow_id: &str) -> Option<Box<Self>> {
         // Without a parent, because the run may outlive the span of its caller.
-        let run = info_span!(parent: None, "run", run_id, workflow_id);
+        let run = info_span!(target: TARGET, parent: None, "run", run_id, workflow_id);
         (!run.is_disabled()).then(|| {
             Box::new(Self {
                 run,
@@ -66,7 +69,7 @@ impl Spans {
     /// Creates the span of work for a node.
     pub(crate) fn node(&self, label: Label<'_>, machine: &RunMachine) -> Span {
         let thread = self.thread(label.thread, machine);
-        info_span!(parent: &thread, "node", node_id = label.node, awaits = label.awaits.as_str())
+        info_span!(target: TARGET, parent: &thread, "node", node_id = label.node, awaits = label.awaits.as_str())
     }
 
     fn thread(&self, thread: ThreadNo, machine: &RunMachine) -> Span {
