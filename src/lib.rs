@@ -40,7 +40,7 @@ pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
-pub use pirn_conversation::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
+pub use pirn_conversation::conversation::{MarkMap, MessageRules, ModelRequest, TokenUsage, Tokenizer};
 pub use pirn_conversation::model_call::{CacheCollapses, CacheReason, CacheReport, CacheUse, CallBound, FinishReason};
 pub use pirn_core::run::{
     AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, MessageRefused, OutputError,

@@ -7,7 +7,7 @@ use pirn_definition::definition::{
 };
 use serde_json::Value;
 
-use super::{Path, Step};
+use super::{Path, Step, limit_seconds};
 
 /// Condition under which a JOIN or a MAP succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'f> Join<'f> {
     /// Sets the time after which the JOIN fails with `JOIN_TIMEOUT`.
     #[must_use]
     pub fn timeout(mut self, after: Duration) -> Self {
-        self.config.timeout = Some(after.as_secs_f64());
+        self.config.timeout = Some(limit_seconds(after));
         self
     }
 
@@ -119,11 +119,14 @@ impl MapItems {
         })
     }
 
+    super::steps::value_setters! {
+        /// Input of the sub-workflow, which can use the item and its `index` (default: the item).
+        input,
+    }
+
     super::steps::setters! {
         /// Name of the item in `input` (default `item`).
         item_name: String,
-        /// Input of the sub-workflow, which can use the item and its `index` (default: the item).
-        input: Value,
         /// Maximum number of concurrent threads.
         concurrency: u32,
         /// Maximum number of items (default 1000).
@@ -140,7 +143,7 @@ impl MapItems {
     /// Sets the time after which the MAP fails with `JOIN_TIMEOUT`.
     #[must_use]
     pub fn timeout(mut self, after: Duration) -> Self {
-        self.0.timeout = Some(after.as_secs_f64());
+        self.0.timeout = Some(limit_seconds(after));
         self
     }
 

@@ -386,7 +386,8 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self.unanswered(question, after, OnTimeout::Word(TimeoutWord::Fail), None)
     }
 
-    /// Gives a question a default answer if there is no answer within a time.
+    /// Gives a question a default answer if there is no answer within a time. Null is refused when an engine is built with the
+    /// workflow, because it counts as no answer in a workflow file.
     pub fn answers_itself(&mut self, question: Question<'f>, after: Duration, answer: impl Into<Value>) -> &mut Self {
         let answer = Some(answer.into());
         self.unanswered(question, after, OnTimeout::Word(TimeoutWord::Default), answer)
@@ -420,6 +421,11 @@ impl<'f, K> WorkflowBuilder<'f, K> {
 }
 
 fn milliseconds(time: Duration) -> u64 {
-    // A longer duration is as good as no limit.
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    // A longer duration is as good as no limit. A shorter one must not become 0, which is no limit in a workflow file.
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Returns a time limit in seconds, at least one millisecond: 0 is no limit in a workflow file.
+fn limit_seconds(time: Duration) -> f64 {
+    time.max(Duration::from_millis(1)).as_secs_f64()
 }

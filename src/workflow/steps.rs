@@ -29,6 +29,23 @@ macro_rules! setters {
 }
 pub(super) use setters;
 
+/// Setters of JSON values that are expressions if they are strings.
+macro_rules! value_setters {
+    ($($(#[$doc:meta])* $field:ident,)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(mut self, $field: impl Into<Value>) -> Self {
+            self.0.$field = Some(match $field.into() {
+                // A null member of a workflow file counts as absent, so null is written as an expression.
+                Value::Null => Value::from("null"),
+                value => value,
+            });
+            self
+        }
+    )*};
+}
+pub(super) use value_setters;
+
 macro_rules! steps {
     ($($type:ident: $variant:ident,)*) => {$(
         impl From<$type> for Step {
@@ -116,9 +133,9 @@ impl Code {
         })
     }
 
-    setters! {
+    value_setters! {
         /// Sets the input: a string is evaluated as an expression; other values are used directly.
-        input: Value,
+        input,
     }
 }
 
@@ -174,9 +191,12 @@ impl Subgraph {
         })
     }
 
-    setters! {
+    value_setters! {
         /// Sets the input: a string is evaluated as an expression; other values are used directly (default: the last output).
-        input: Value,
+        input,
+    }
+
+    setters! {
         /// Sets an expression over the sub-workflow's output (default: that output).
         output: String,
         /// Makes the sub-workflow a sub-agent.
@@ -204,9 +224,12 @@ impl CallTool {
         })
     }
 
-    setters! {
+    value_setters! {
         /// Sets the arguments: a string is evaluated as an expression; other values are used directly (default `{}`).
-        arguments: Value,
+        arguments,
+    }
+
+    setters! {
         /// Sets the thread variable to which the result is assigned.
         assign_to: String,
     }
@@ -237,7 +260,7 @@ impl Wait {
     pub fn event_within(name: impl Into<String>, limit: Duration) -> Self {
         Self(WaitConfig {
             event: Some(name.into()),
-            timeout: Some(limit.as_secs_f64()),
+            timeout: Some(super::limit_seconds(limit)),
             ..WaitConfig::default()
         })
     }

@@ -403,3 +403,74 @@ proptest! {
         prop_assert_eq!(text.parse::<WorkflowDefinition>(), Ok(built));
     }
 }
+
+/// Returns a workflow that waits for an event with every kind of time limit, all of them this one.
+fn limited(limit: Duration) -> WorkflowDefinition {
+    workflow("w", "start", |flow, start| {
+        let wait = flow.then(start, "wait", Wait::event_within("go", limit));
+        flow.at(wait).timeout(limit);
+        let map = flow.then(wait, "map", MapItems::of("input", "w").timeout(limit));
+        let mut fork = flow.fork("fork");
+        flow.edge(map, &fork);
+        let one = flow.node("one", Code::js("return 1"));
+        flow.path(&mut fork, "one", one);
+        let join = flow.join("join", fork, Join::when(JoinWhen::AllCompleted).timeout(limit));
+        flow.edge(one, join);
+        let question = flow.ask("ask", Ask::question("Go?"));
+        flow.edge(join, question);
+        flow.answers_itself(question, limit, 0);
+        let end = flow.end("end");
+        flow.edge(question, end);
+    })
+}
+
+#[test]
+fn a_time_limit_below_one_millisecond_is_one_millisecond() {
+    let shortest = limited(Duration::from_millis(1));
+    assert_eq!(limited(Duration::ZERO), shortest);
+    assert_eq!(limited(Duration::from_micros(1)), shortest);
+    assert!(!serde_json::to_string(&shortest).unwrap_or_default().contains("0.0,"));
+}
+
+#[test]
+fn null_is_an_input() {
+    let flow = workflow("w", "start", |flow, start| {
+        let first = flow.then(start, "first", Code::js("return { n: 1 }"));
+        let second = flow.then(first, "second", Code::js("return input").input(Value::Null));
+        let end = flow.end_with("end", "nodes.second");
+        flow.edge(second, end);
+    });
+    let engine = crate::Engine::builder().workflow(&flow).virtual_time(None).build();
+    let run = engine.expect("valid").start("w", json!(1)).expect("admitted");
+    let report = run.outcome_blocking();
+    assert_eq!(report.output, Value::Null, "{:?}", report.error);
+}
+
+#[test]
+fn a_weight_or_priority_that_is_not_finite_is_a_fault() {
+    for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let flow = workflow("w", "start", |flow, start| {
+            let route = flow.route("route");
+            flow.edge(start, route).weight(number);
+            let end = flow.end("end");
+            flow.when(route, "true", end).priority(number);
+        });
+        let Err(crate::BuildError::Workflows(faults)) = crate::Engine::builder().workflow(&flow).build() else {
+            panic!("{number} is accepted");
+        };
+        let found: Vec<_> = faults.iter().map(|fault| (fault.code, &*fault.pointer)).collect();
+        let invalid = crate::FaultCode::InvalidValue;
+        assert!(
+            found
+                .iter()
+                .any(|(code, at)| *code == invalid && at.ends_with("weight")),
+            "{faults:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|(code, at)| *code == invalid && at.ends_with("priority")),
+            "{faults:?}"
+        );
+    }
+}

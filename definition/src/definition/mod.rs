@@ -9,6 +9,7 @@ mod aliases;
 mod compression_parameter;
 mod either;
 mod fault;
+mod field_values;
 pub(crate) mod json;
 mod load;
 mod node_options;

@@ -413,7 +413,7 @@ pub struct Route {
     /// The node to continue at if the condition is true.
     pub target_node_id: String,
     /// Routes with a higher priority are evaluated first (default 0).
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::definition::field_values::finite_or_text")]
     pub priority: f64,
 }
 

@@ -299,7 +299,7 @@ pub struct EdgeDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// Priority among satisfied edges (default 0): the edge with the highest weight is taken, or the first of those in the list.
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::definition::field_values::finite_or_text")]
     pub weight: f64,
 }
 
