@@ -12,7 +12,7 @@ use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::builder::survive;
+use super::caught::survive;
 use super::runtime::virtual_host;
 
 /// Returns an answer to a question with the person who answers and the milliseconds until it is given, or `None`.

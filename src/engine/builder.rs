@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Compression;
+use super::caught::text_of_panic;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::CheckedFiles;
 use crate::faults::Faults;
@@ -31,22 +32,6 @@ use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
 pub(crate) use build::Plan;
 pub use error::BuildError;
-
-/// Returns the message of a panic, if it has one.
-fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
-    let owned = panic.downcast_ref::<String>().map(String::as_str);
-    owned
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no text")
-}
-
-/// Calls code of the embedding program. A panic is logged, with `what` as the name of the call.
-pub(super) fn survive<T>(what: &str, call: impl FnOnce() -> T) -> Option<T> {
-    let called = catch_unwind(AssertUnwindSafe(call));
-    called
-        .map_err(|panic| tracing::error!(what, message = text_of_panic(&*panic), "a panic was contained"))
-        .ok()
-}
 
 /// Serializes a definition, which cannot fail: its map keys are strings.
 fn written(definition: &impl Serialize) -> String {

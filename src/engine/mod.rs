@@ -2,6 +2,7 @@
 
 mod auto_responder;
 mod builder;
+mod caught;
 mod compression;
 pub(crate) mod durable;
 mod events;
@@ -31,7 +32,7 @@ use serde_json::Value;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
-use builder::survive;
+use caught::survive;
 use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
     RunFollower, RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
