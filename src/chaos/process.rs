@@ -36,11 +36,20 @@ pub(super) struct Started {
     pub(super) answers: Arc<Answers>,
 }
 
+/// Seeds of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Seeds {
+    /// Seed of `Math.random`.
+    pub(super) values: u64,
+    /// Seed of the order of concurrent steps.
+    pub(super) order: u64,
+}
+
 /// Runs it under the faults of a plan until it ends. Returns its report and the number of commits.
 pub(super) fn run_to_its_end(
     build: &mut dyn FnMut() -> EngineBuilder,
     started: &Started,
-    seed: u64,
+    seeds: Seeds,
     plan: &Arc<FaultPlan>,
 ) -> Result<(Arc<RunReport>, u64), SimulateError> {
     let mut store = KilledStore::new(Arc::clone(plan));
@@ -48,7 +57,8 @@ pub(super) fn run_to_its_end(
     for process in 0..MAX_PROCESSES {
         let source = Arc::clone(plan);
         let engine = build()
-            .simulated(seed)
+            .virtual_time(Some(seeds.order))
+            .seed(seeds.values)
             .wall_clock(origin)
             .schedules(false)
             .park_after(Duration::MAX)

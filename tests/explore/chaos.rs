@@ -1,5 +1,8 @@
 //! Trials with random faults.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pirn::chaos::{Chaos, FaultKind};
 use pirn::serde_json::{Value, json};
 use pirn::{Engine, ThreadStatus, chaos};
@@ -116,4 +119,64 @@ fn a_downtime_that_exceeds_a_time_limit_is_a_cause() {
             "{found}"
         );
     }
+}
+
+/// A workflow whose branches run at the same time. `b` fails if it runs before `a`.
+fn racing() -> Value {
+    let set = |id: &str, name: &str, expression: &str| json!({"id": id, "type": "VARIABLE", "config": {"variableName": name, "expression": expression, "scope": "global"}});
+    let edge = |from: &str, to: &str| json!({"from": from, "to": to});
+    json!({"id": "main", "nodes": [
+            {"id": "start", "type": "START"},
+            {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["a", "b"]}},
+            set("a", "one", "1"), set("b", "two", "one + 1"),
+            {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"}},
+            {"id": "end", "type": "END", "config": {"output": "two"}}],
+        "edges": [edge("start", "fork"), edge("fork", "a"), edge("fork", "b"), edge("a", "join"), edge("b", "join"),
+            edge("join", "end")]})
+}
+
+#[test]
+fn a_race_that_a_kill_decides_is_no_difference() {
+    let mut limited = line(
+        &[json!({"id": "rest", "type": "WAIT", "config": {"seconds": 5}})],
+        "output",
+    );
+    // The timer of the WAIT and that of the limit expire at one moment.
+    limited["config"] = json!({"timeoutMs": 5000});
+    for flow in [racing(), limited] {
+        let found = tried(&flow, &[FaultKind::Kill], 40);
+        assert_eq!(found.different, 0, "{found}");
+        assert!(found.races > 0, "{found}");
+        assert_eq!(found.runs.len() as u64, found.races, "{found}");
+        for run in &found.runs {
+            assert!(run.race && run.causes == [FaultKind::Kill], "{found}");
+        }
+        let text = found.to_string();
+        let line = "race: the outcome also occurs without a kill, in another order of concurrent steps";
+        assert!(text.contains(line), "{text}");
+        let last = format!(
+            "{} of 40 runs are races; `pirn explore` shows the orders\n",
+            found.races
+        );
+        assert!(text.ends_with(&last), "{text}");
+    }
+}
+
+#[test]
+fn an_outcome_that_no_order_without_a_kill_has_is_a_difference() {
+    let text = line(&[look()], "output").to_string();
+    let calls = Arc::new(AtomicU64::new(0));
+    let build = move || {
+        let calls = Arc::clone(&calls);
+        let count = move |_: Value| {
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok::<_, String>(call.to_string()))
+        };
+        Engine::builder()
+            .workflows(&*text)
+            .tool(tool_fn("look", "looks", json!({"type": "object"}), count))
+    };
+    let found = chaos(build).input("a text").seeds(0..2).only([FaultKind::Kill]).run();
+    let found = found.expect("it runs");
+    assert_eq!((found.different, found.races), (2, 0), "{found}");
 }

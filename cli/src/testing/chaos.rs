@@ -56,8 +56,10 @@ Time is virtual. A run differs if its status, output or error code is not that o
 of faults that are needed for that. Models come from the profiles; those of a provider are replaced by `echo`, and tools that are
 programs or HTTP requests are not called.
 
-JSON: {firstSeed, seeds, played, faults{KIND: count}, different, runs[{seed, causes[], faults[{kind, text}], expected, got,
-differences[]}], interrupted}.
+A killed run whose outcome also occurs without a kill, in another order of concurrent steps, is a race and not a difference.
+
+JSON: {firstSeed, seeds, played, faults{KIND: count}, different, races, runs[{seed, causes[], race, faults[{kind, text}], expected,
+got, differences[]}], interrupted}.
 
 Examples:
   pirn chaos workflow.json --only kill --only late-reply
@@ -147,7 +149,7 @@ fn print(args: &Args, tried: &Chaos) -> ExitCode {
     let text = match args.output {
         Output::Json => json_text(json!(tried)),
         Output::Text => {
-            let first = tried.runs.first();
+            let first = tried.runs.iter().find(|run| !run.race).or(tried.runs.first());
             let again = first.map(|run| {
                 let seed = format!("--seed {}", run.seed);
                 let command = repeating(&given_arguments(), &["--seeds", "--seed"], &[], &seed);
