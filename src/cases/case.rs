@@ -23,6 +23,9 @@ use crate::engine::{BuildError, Engine, EngineBuilder, SessionState};
 /// Version of the format of cases.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// Number of orders of concurrent steps that [`Case::find_order`] tries.
+const TRIED_ORDERS: u64 = 64;
+
 /// Time limit for the shutdown of an engine after its run.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,9 @@ pub struct Case {
     /// Workflows and triggers to run, unless the case names files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Value>,
+    /// Seed of the order of concurrent steps (default: the seed of the recording, or FIFO order).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<u64>,
     /// Graders of the outcome.
     pub expect: Vec<Grader>,
     /// Inputs of the run.
@@ -115,6 +121,7 @@ impl Case {
             workflow: recorded.workflow,
             files: Vec::new(),
             definition: Some(definition),
+            order: None,
             expect: Grader::of(&recorded.report),
             recording: recorded.recording,
         })
@@ -136,6 +143,28 @@ impl Case {
             failures.extend(grader.compare(&report, &varying)?);
         }
         Ok(Tested { report, failures })
+    }
+
+    /// Runs the case like [`Self::run`]. If it fails, tries other orders of concurrent steps, and sets [`Self::order`] to the first one in
+    /// which it passes: the live order of branches that race is not recorded. Returns the result in the order of the case.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn find_order(&mut self, mut build: impl FnMut() -> EngineBuilder) -> Result<Tested, CaseError> {
+        let tested = self.run(build())?;
+        if tested.failures.is_empty() {
+            return Ok(tested);
+        }
+        let given = self.order;
+        for order in 0..TRIED_ORDERS {
+            self.order = Some(order);
+            let other = self.run(build())?;
+            if other.failures.is_empty() {
+                return Ok(other);
+            }
+        }
+        self.order = given;
+        Ok(tested)
     }
 
     /// Records the case again: runs it with the models and tools of `builder` for the requests and calls that the recording does not
@@ -175,6 +204,7 @@ impl Case {
             name: self.name.clone(),
             files: self.files.clone(),
             definition: self.definition.clone(),
+            order: self.order,
             expect: recorded.expect.into_iter().chain(own).collect(),
             recording: Recording {
                 seed: self.recording.seed,
@@ -193,11 +223,12 @@ impl Case {
             return Err(CaseError::Version(self.format_version));
         }
         let recording = &self.recording;
-        let mut builder = match recording.seed {
-            Some(seed) => builder.simulated(seed),
-            None => builder.virtual_time(None),
+        let mut builder = builder
+            .virtual_time(self.order.or(recording.seed))
+            .wall_clock(recording.started_at);
+        if let Some(seed) = recording.seed {
+            builder = builder.seed(seed);
         }
-        .wall_clock(recording.started_at);
         if let Some(definition) = &self.definition {
             builder = builder.workflows(definition.to_string());
         }

@@ -129,7 +129,7 @@ const HELP: &[Help] = &[
             "pirn runs record RUN --to case.json --definition workflow.json --store runs.db",
         ],
         json: "{file, requests, toolCalls, answers, inputs}",
-        exit: "0, 1 a case cannot repeat the run, 2 wrong usage, no such run, a store or a file that is unreadable",
+        exit: "0 the case is written, with a warning if `pirn test` fails for it, 1 a case cannot repeat the run, 2 wrong usage, no such run, a store or a file that is unreadable",
     },
     Help {
         of: ["runs", "export"],

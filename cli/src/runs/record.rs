@@ -44,7 +44,7 @@ impl Record {
         spare(store.place()?.file().as_deref(), &self.to)?;
         let mut case = self.case(store)?;
         case.recording.seed = self.seed.or(case.recording.seed);
-        if let Some(why) = failure_of(&case) {
+        if let Some(why) = failure_of(&mut case) {
             say(&format!("warning: `pirn test` fails for this recording: {why}"));
         }
         if !self.definition.is_empty() {
@@ -98,9 +98,9 @@ impl Record {
     }
 }
 
-/// Returns the first reason why a case of its own definition fails.
-fn failure_of(case: &Case) -> Option<String> {
-    match case.run(engine_with(&[])) {
+/// Sets the order in which a case of its own definition passes. If there is none, returns the first reason why it fails.
+fn failure_of(case: &mut Case) -> Option<String> {
+    match case.find_order(|| engine_with(&[])) {
         Ok(Tested { failures, .. }) => Some(failures.into_iter().next()?.message),
         Err(error) => Some(error.to_string()),
     }
