@@ -369,11 +369,49 @@ fn arguments_that_are_too_deep_or_cyclic_are_an_error_of_the_call() {
         "const nested = levels => { let value = 1; for (let i = 0; i < levels; i++) value = [value]; return value }
         const cyclic = []; cyclic.push(cyclic)
         const code = async value => { try { await workflow('child', value); return 'ok' } catch (error) { return error.code } }
-        return [await code(nested(80)), await code(nested(200)), await code(cyclic)]";
+        const hidden = { toJSON: () => nested(200) }
+        return [await code(nested(80)), await code('['.repeat(200)), await code(nested(200)), await code(cyclic), await code(hidden)]";
     let bundle = json!({ "workflows": [script(code, json!({})), line("child", &[])] });
     let ran = run_in(engine(&Echo::default()), &bundle, Value::Null, Vec::new());
     let limit = "SCRIPT_LIMIT_EXCEEDED";
-    assert_eq!(ran.report.output, json!(["ok", limit, limit]), "{:?}", ran.report.error);
+    assert_eq!(
+        ran.report.output,
+        json!(["ok", "ok", limit, limit, limit]),
+        "{:?}",
+        ran.report.error
+    );
+}
+
+#[test]
+fn a_call_made_by_the_arguments_of_another_call_keeps_its_own_result() {
+    let code = "let inner
+        const outer = workflow('child', { get seen() { inner ??= agent('inner'); return 'x' } })
+        return [await outer, await inner]";
+    let bundle = json!({ "workflows": [script(code, json!({})), line("child", &[])] });
+    let ran = run_in(engine(&Echo::default()), &bundle, Value::Null, Vec::new());
+    assert_eq!(
+        ran.report.output,
+        json!([{ "seen": "x" }, "re: inner"]),
+        "{:?}",
+        ran.report.error
+    );
+}
+
+#[test]
+fn date_as_a_function_returns_the_recorded_time_as_text() {
+    let code = "return [typeof Date(), Date(0) === `${new Date()}`]";
+    assert_eq!(output(code), json!(["string", true]));
+}
+
+#[test]
+fn a_value_without_json_is_logged_as_its_string() {
+    let code = "const cyclic = []; cyclic.push(cyclic); log(10n, cyclic); log({ toJSON() { throw 1 }, toString() { throw 1 } })";
+    let ran = runs(code, json!({}), Value::Null);
+    let lines: Vec<String> = notes(&ran).iter().map(ToString::to_string).collect();
+    assert!(
+        lines[0].contains("10 ") && lines[1].contains("a value without a text"),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -41,7 +41,8 @@ export default function (host) {
   // Only script workflows have a clock: its value is recorded.
   const clock = () => now() ?? refuse(noClock);
   const date = function Date(...parts) {
-    if (!new.target) refuse(noClock);
+    // Called as a function, `Date` ignores its arguments and returns the current time as text.
+    if (!new.target) return `${new BuiltinDate(clock())}`;
     if (parts.length === 0) parts = [clock()];
     return Reflect.construct(BuiltinDate, parts, new.target);
   };

@@ -219,7 +219,10 @@ impl Realm {
             let start = || {
                 // Before the user's script, which may change the built-in objects that the library uses.
                 let library = WORKFLOW.function(ctx)?;
-                let digest = Function::new(ctx.clone(), |text: String| digest(text.as_bytes()))?;
+                let digest = Function::new(ctx.clone(), |text: String, most: usize| {
+                    let bytes = text.as_bytes();
+                    (!is_deeper(bytes, most)).then(|| digest(bytes))
+                })?;
                 let option_fault = Function::new(ctx.clone(), |name: String| agent_option_fault(&name))?;
                 let library: Function<'_> = library.call((digest, option_fault))?;
                 let make: Function<'_> = evaluate(ctx, workflow_function(source, &label))?;
@@ -583,6 +586,25 @@ fn locate(answer: &mut Value, can_throw_null: bool) {
     }
     let message = message.strip_prefix("Error: ").unwrap_or(message);
     answer["end"] = json!({ "failed": { "code": RunErrorCode::ScriptError, "message": message, "details": details } });
+}
+
+/// Returns true if the JSON text has more than `most` levels.
+fn is_deeper(json: &[u8], most: usize) -> bool {
+    let (mut level, mut is_string, mut is_escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b'[' | b'{' if !is_string => level += 1,
+            b']' | b'}' if !is_string => level = level.saturating_sub(1),
+            _ => {}
+        }
+        if level > most {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the digest of a call: FNV-1a with 128 bits, in hexadecimal digits.

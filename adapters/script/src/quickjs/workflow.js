@@ -57,7 +57,12 @@ export default function (digest, optionFault) {
       if (value instanceof BuiltinError) return `${value}`;
       return stringify(value) ?? BuiltinString(value);
     } catch {
-      return "a value without a text";
+      // JSON has no BigInt and no cycle; both have a string.
+      try {
+        return BuiltinString(value);
+      } catch {
+        return "a value without a text";
+      }
     }
   };
 
@@ -133,19 +138,22 @@ export default function (digest, optionFault) {
 
     // Records a call. Returns its number.
     const request = (kind, args) => {
+      const tooDeep = () => failure("SCRIPT_LIMIT_EXCEEDED", `${kind}: the arguments are nested more than ${MAX_LEVELS} levels deep, or contain themselves`);
+      // Checked here, so that the script can handle the error.
+      if (isDeeper(args, MAX_LEVELS)) throw tooDeep();
+      const text = stringify(args);
+      // `toJSON` may return a value that is nested deeper than its object.
+      const sum = digest(`${kind} ${text}`, MAX_LEVELS);
+      if (sum === undefined) throw tooDeep();
+      // Read after the arguments: a getter or `toJSON` of them may make a call, which is recorded first, or end the script.
+      const at = calls.length;
       // An endless loop that ignores the error ends at the time limit.
       if (end !== null) throw failure("CANCELLED", "the script has ended");
-      const at = calls.length;
-      // Checked here, so that the script can handle the error.
-      if (isDeeper(args, MAX_LEVELS))
-        throw failure("SCRIPT_LIMIT_EXCEEDED", `${kind}: the arguments are nested more than ${MAX_LEVELS} levels deep, or contain themselves`);
       if (kind !== "cancel" && made >= limits.calls) {
         const message = `the script made more than ${limits.calls} calls of its host (\`limits.calls\`)`;
         fail("SCRIPT_LIMIT_EXCEEDED", message);
         throw failure("SCRIPT_LIMIT_EXCEEDED", message);
       }
-      const text = stringify(args);
-      const sum = digest(`${kind} ${text}`);
       if (at < known.length && (known[at][0] !== kind || known[at][1] !== sum)) {
         differs(at, kind);
         throw failure("RUN_DIVERGED", "the script differs from the recorded one");
