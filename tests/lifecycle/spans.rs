@@ -60,7 +60,7 @@ impl Spans {
 
 impl Subscriber for Heard {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        ["pirn_actors::spans", "said"].contains(&metadata.target())
+        ["pirn_actors", "said"].contains(&metadata.target())
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {

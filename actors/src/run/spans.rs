@@ -20,7 +20,7 @@ use tracing::{Instrument, Span, info_span};
 use crate::host::Label;
 
 /// Target of the spans. Fixed, so that filters of subscribers do not depend on the path of this module.
-const TARGET: &str = "pirn_actors::spans";
+const TARGET: &str = "pirn_actors";
 
 /// The spans of a run.
 pub(crate) struct Spans {
