@@ -212,6 +212,29 @@ fn a_placeholder_in_another_notation_is_a_warning_in_every_template() {
 }
 
 #[test]
+fn a_variable_node_that_misspells_a_declared_variable_is_a_warning() {
+    let set =
+        |name: &str| json!({"id": "set", "type": "VARIABLE", "config": {"variableName": name, "expression": "1"}});
+    let place = "/nodes/1/config/variableName";
+    for (name, expected) in [
+        ("failurs", Some(("UNKNOWN_NAME", place, "did you mean `failures`?"))),
+        ("failures", None),
+        ("mine", None),
+    ] {
+        let mut flow = line(&[set(name)], None);
+        flow["variables"] = json!([{"name": "failures", "value": 0}]);
+        let (_, found) = analyse_json(&flow);
+        assert_eq!(told(&found), expected.into_iter().collect::<Vec<_>>(), "{name}");
+    }
+    // The variable is read.
+    let reader = json!({"id": "n", "type": "CODE", "config": {"code": "return failurs"}});
+    let mut flow = line(&[set("failurs"), reader], None);
+    flow["variables"] = json!([{"name": "failures", "value": 0}]);
+    let (_, found) = analyse_json(&flow);
+    assert_eq!(told(&found), []);
+}
+
+#[test]
 fn an_unknown_field_of_the_previous_output_is_a_warning() {
     let ask = json!({"id": "ask", "type": "LLM", "config": {"prompt": "hi"}});
     let flow = |output: &str, condition: &str| {

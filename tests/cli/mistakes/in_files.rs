@@ -345,6 +345,20 @@ fn mistakes() -> Vec<Mistake> {
             ["MAIN_PATH_ID_NOT_FOUND", "/nodes/4/config/mainPathId", "[a, b]"],
         ),
         (
+            "a misspelt path of the outputs of a join",
+            with(
+                forked(),
+                "/nodes/5/config",
+                json!({"output": "nodes.join.outputs.aa + nodes.join.outputs.b"}),
+            ),
+            0,
+            [
+                "the `outputs` of the JOIN `join` have no path `aa`",
+                "/nodes/5/config/output",
+                "did you mean `a`? its paths are",
+            ],
+        ),
+        (
             "a misspelt workflow that is called",
             json!([
                 with_node("SUBGRAPH", &json!({"subgraphId": "othr"})),

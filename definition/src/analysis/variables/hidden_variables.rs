@@ -1,19 +1,40 @@
-//! Triggers that assign another variable than the one that the workflow declares: `MISSING_FIELD` as a warning for a `scope` that
-//! hides a global variable, `UNKNOWN_NAME` as a warning for a misspelt name.
+//! Triggers and VARIABLE nodes that assign another variable than the one that the workflow declares: `MISSING_FIELD` as a warning for a
+//! trigger's `scope` that hides a global variable, `UNKNOWN_NAME` as a warning for a misspelt name.
 
 use std::collections::BTreeMap;
 
 use crate::analysis::facts::reads::words_of_json;
 use crate::analysis::{Analysis, PlacedTrigger, WorkflowSet, is_stated};
-use crate::definition::{FaultCode, TriggerAction, VariableDefinition, VariableScope, nearest};
+use crate::definition::json::Step;
+use crate::definition::{FaultCode, NodeConfig, Origin, TriggerAction, VariableDefinition, VariableScope, nearest};
+use crate::graph::diagnostics::pointer;
 
 /// Minimum length of a name that counts as misspelt.
 const SHORTEST_NAME: usize = 4;
 
-/// Reports each such SET_VARIABLE.
+/// Reports each such SET_VARIABLE and VARIABLE.
 pub(in crate::analysis) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
+    // Counted at the first name that is not declared: most workflows have none.
     let mut words: Option<BTreeMap<String, usize>> = None;
+    let mut occurrences = |name: &str| {
+        let words = words.get_or_insert_with(|| words_of(set));
+        words.get(name).copied().unwrap_or_default()
+    };
+    for flow in &set.flows {
+        let variables = &flow.definition.variables;
+        for (place, node) in flow.definition.nodes.iter().enumerate() {
+            let NodeConfig::Variable(config) = &node.config else {
+                continue;
+            };
+            found.work += 1;
+            let name = &config.variable_name;
+            if variables.iter().all(|variable| variable.name != *name) {
+                let pointer = pointer!["nodes", place, "config", "variableName"];
+                misspelt((flow.origin, &pointer), name, variables, &mut occurrences, found);
+            }
+        }
+    }
     for placed in set.every_trigger() {
         found.work += 1;
         let TriggerAction::SetVariable {
@@ -40,11 +61,8 @@ pub(in crate::analysis) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
             }
             Some(_) => {}
             None => {
-                let occurrences = |name: &str| {
-                    let words = words.get_or_insert_with(|| words_of(set));
-                    words.get(name).copied().unwrap_or_default()
-                };
-                misspelt(&placed, name, variables, occurrences, found);
+                let pointer = placed.pointer(["action", "parameters", "variableName"]);
+                misspelt((placed.origin, &pointer), name, variables, &mut occurrences, found);
             }
         }
     }
@@ -71,7 +89,7 @@ fn hidden(placed: &PlacedTrigger<'_>, variable: &VariableDefinition, found: &mut
 
 /// Reports a name that occurs nowhere else and is similar to a declared one.
 fn misspelt(
-    placed: &PlacedTrigger<'_>,
+    (origin, pointer): (&Origin, &[Step]),
     name: &str,
     variables: &[VariableDefinition],
     mut occurrences: impl FnMut(&str) -> usize,
@@ -86,8 +104,7 @@ fn misspelt(
         return;
     }
     let message = format!("nothing reads the variable `{name}`, which the workflow does not declare");
-    let pointer = placed.pointer(["action", "parameters", "variableName"]);
-    let fault = placed.origin.fault(FaultCode::UnknownName, &pointer, message);
+    let fault = origin.fault(FaultCode::UnknownName, pointer, message);
     found.warnings.push(fault.with_help(format!("did you mean `{near}`?")));
 }
 

@@ -169,6 +169,11 @@ impl WorkflowNodes<'_> {
         if matches!(config, NodeConfig::Llm(_)) && field == "content" {
             return field_of_text(text, id, at);
         }
+        if let NodeConfig::Join(join) = config
+            && field == "outputs"
+        {
+            return unknown_path(text, (id, &join.fork_path_ids), at);
+        }
         let (message, help) = unknown_field(config, id, field)?;
         Some(TextFault {
             code: FaultCode::UnknownName,
@@ -203,6 +208,25 @@ pub(crate) fn unknown_field(config: &NodeConfig, id: &str, field: &str) -> Optio
     let message = format!("the output of the {of} `{id}` has no field `{field}`");
     let help = format!("{}its fields are {}{paths}", near.unwrap_or_default(), quoted(&fields));
     Some((message, help))
+}
+
+/// Returns the warning about a path in the `outputs` of a JOIN that its fork does not have.
+fn unknown_path(text: &Snippet, (id, paths): (&str, &[String]), outputs: &Range<usize>) -> Option<TextFault> {
+    let at = field_of(&text.source, outputs)?;
+    let path = &text.source[at.clone()];
+    if paths.is_empty() || paths.iter().any(|known| known == path) {
+        return None;
+    }
+    let near = nearest(path, paths.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`? "));
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    Some(TextFault {
+        code: FaultCode::UnknownName,
+        message: format!("the `outputs` of the JOIN `{id}` have no path `{path}`"),
+        help: Some(format!("{}its paths are {}", near.unwrap_or_default(), quoted(&paths))),
+        at: Some(at),
+        name: Some(id.to_owned()),
+        is_warning: true,
+    })
 }
 
 /// Returns the warning about a field of the `content` of an LLM node: a reply is text, even with `responseFormat`.
