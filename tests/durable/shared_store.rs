@@ -20,7 +20,7 @@ fn engine(store: &Arc<dyn Store>) -> Engine {
     built.build().expect("builds")
 }
 
-fn is_held(result: Result<RunHandle, ResumeError>) -> bool {
+fn is_held(result: &Result<RunHandle, ResumeError>) -> bool {
     matches!(result, Err(ResumeError::Store(StoreError::RunHeld { .. })))
 }
 
@@ -30,10 +30,10 @@ fn a_run_of_another_engine_with_the_same_store_is_not_resumed() {
     let (first, second) = (engine(&store), engine(&store));
     let run = first.start("waits", Value::Null).expect("admitted");
     block_on(run.wait_durable()).expect("durable");
-    assert!(is_held(block_on(second.resume(run.run_id()).start())));
-    assert!(is_held(block_on(second.resume(run.run_id()).cancel("no owner"))));
+    assert!(is_held(&block_on(second.resume(run.run_id()).start())));
+    assert!(is_held(&block_on(second.resume(run.run_id()).cancel("no owner"))));
     let emitted = block_on(second.resume(run.run_id()).emit("go", [("n", json!(1))]));
-    assert!(is_held(emitted.map(|()| run.clone())), "the owner has the journal");
+    assert!(is_held(&emitted.map(|()| run.clone())), "the owner has the journal");
     assert!(block_on(second.recover()).expect("read").is_empty());
     assert_eq!(run.try_outcome(), None, "the run continues");
     // Once the owner has stopped, the run has none.

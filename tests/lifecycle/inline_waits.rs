@@ -89,6 +89,7 @@ fn waiting_for_the_virtual_clock_in_a_function_returns_at_once_and_cancels_no_ru
 #[test]
 fn a_shutdown_in_a_function_of_a_virtual_engine_starts_and_returns() {
     let (engine, run) = in_a_function(|engine| {
+        #[allow(clippy::disallowed_methods)] // The virtual clock stands still while the function blocks its thread.
         let started = std::time::Instant::now();
         let report = engine.shutdown_blocking(Duration::from_secs(5));
         json!({"runs": report.runs_left, "is_fast": started.elapsed() < Duration::from_secs(3)})

@@ -295,7 +295,11 @@ fn a_recording_that_its_test_cannot_repeat_has_a_warning() {
         warned.stderr
     );
     let seeded = record(&folder, "r", &[]);
-    assert_eq!((seeded.code, &*seeded.stderr), (Some(0), ""), "the store contains the seed");
+    assert_eq!(
+        (seeded.code, &*seeded.stderr),
+        (Some(0), ""),
+        "the store contains the seed"
+    );
     assert_eq!(tested(&folder, &[]).code, Some(0));
 }
 
