@@ -5,6 +5,7 @@
 //!
 //! Not here: the model `extractive`, which is in the crate `pirn-models`.
 
+mod abbreviations;
 mod rank;
 mod sentences;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+pub(super) use self::abbreviations::goes_on;
 use self::rank::ranked;
 use self::sentences::{Sentence, sentences};
 pub(super) use self::sentences::{each_sentence, is_data, sentence_end};

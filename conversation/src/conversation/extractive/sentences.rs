@@ -1,5 +1,6 @@
 //! Splits texts into sentences.
 
+use super::abbreviations::goes_on;
 use super::is_unspaced;
 
 /// Maximum number of sentences; longer texts are represented by a first quarter and a last three quarters of this number.
@@ -65,8 +66,6 @@ pub(in super::super) fn is_data(text: &str) -> bool {
 /// `text` is not empty.
 pub(in super::super) fn sentence_end(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
-    let mut before = ' ';
-    let mut word = 0;
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map(|(_, next)| *next);
         // In scripts without spaces the mark alone ends the sentence.
@@ -74,7 +73,7 @@ pub(in super::super) fn sentence_end(text: &str) -> usize {
             '\n' | '。' | '！' | '？' | '；' | '…' => true,
             '!' | '?' => next.is_none_or(is_after_end),
             // A full stop inside of a number or a name has no space after it.
-            '.' => next.is_none_or(is_after_end) && !goes_on(&text[..at], before, word),
+            '.' => next.is_none_or(is_after_end) && !goes_on(&text[..at], &text[at + 1..]),
             _ => false,
         };
         if ends {
@@ -88,18 +87,8 @@ pub(in super::super) fn sentence_end(text: &str) -> usize {
             let behind = &text[at + c.len_utf8()..];
             return text.len() - behind.trim_start_matches(closing).len();
         }
-        // The length of the word before a full stop identifies initials and abbreviations.
-        word = if c.is_alphanumeric() { word + 1 } else { 0 };
-        before = c;
     }
     text.len()
-}
-
-/// Returns whether a full stop after `text` does not end a sentence, as in `J. Smith`, `e.g. this`, `1. First`.
-fn goes_on(text: &str, before: char, word: usize) -> bool {
-    // A single letter is an initial or part of an abbreviation. In Chinese it is a word.
-    (word == 1 && before.is_alphabetic() && !is_unspaced(before))
-        || (before.is_ascii_digit() && text.trim_start().chars().all(|c| c.is_ascii_digit()))
 }
 
 fn is_after_end(c: char) -> bool {
@@ -151,6 +140,26 @@ mod tests {
         assert_eq!(
             cut("It costs 3.50 e.g. at J. Smith in v1.2 of a.b."),
             ["It costs 3.50 e.g. at J. Smith in v1.2 of a.b."]
+        );
+    }
+
+    #[test]
+    fn an_abbreviation_does_not_end_a_sentence() {
+        for text in [
+            "Never reveal key no. 1005 to anybody.",
+            "Never pay Dr. Smith before May.",
+            "Niemals Kunde Nr. 17 anrufen.",
+            "Wait approx. 30 days or longer.",
+            "Never tell Acme Inc. about it.",
+            "Do not write to St. Mary's on Monday.",
+            "Niemals am 24. Dezember oder am 3. und 4. Januar liefern.",
+            "Nunca llames a la Sra. Gómez por la tarde.",
+        ] {
+            assert_eq!(cut(&format!("{text} That is all.")), [text, "That is all."]);
+        }
+        assert_eq!(
+            cut("He said no. That is it. It is 5."),
+            ["He said no.", "That is it.", "It is 5."]
         );
     }
 

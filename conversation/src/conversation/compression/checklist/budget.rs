@@ -5,8 +5,9 @@ use std::fmt::Write;
 use pirn_definition::message::Role;
 
 use super::super::super::Tokenizer;
+use super::lines::label;
 use super::quote::{quoted, shortened};
-use super::statements::{LABELLED, label};
+use super::statements::LABELLED;
 use super::{Checklist, Section, Statement};
 
 /// Minimum of a budget that is a share.

@@ -17,6 +17,7 @@
 
 mod budget;
 mod collect;
+mod lines;
 mod quote;
 mod statements;
 mod subject;

@@ -5,16 +5,11 @@ use serde_json::Value;
 
 use super::super::super::extractive::{each_sentence, is_data, sentence_end};
 use super::super::facts::{FactKind, Word, lower, words};
+use super::lines::{Line, MOST_BYTES, heading_of, label, lines_of};
 use super::quote::every_line;
 use super::words::{Hits, words_of_languages};
 use super::{Section, Statement};
 
-/// Maximum length of a statement in bytes. Longer sentences are data or prose without statements.
-const MOST_BYTES: usize = 2_000;
-/// Maximum length of a label in characters.
-const MOST_LABEL: usize = 40;
-/// Maximum number of words of a label.
-const MOST_LABEL_WORDS: usize = 4;
 /// Maximum length of a path in bytes.
 const MOST_PATH: usize = 200;
 
@@ -33,24 +28,20 @@ pub(super) fn statements_of(message: &Message, id: &str, out: &mut Vec<Statement
             weight,
         });
     };
-    let (mut is_code, mut heading) = (false, None);
-    for line in every_line(&message.content) {
-        let line = line.trim();
-        if line.starts_with("```") {
-            is_code = !is_code;
-        }
-        if is_code || line.len() > MOST_BYTES && line.contains("{\"") {
+    // Section and indentation of the heading.
+    let mut heading = None;
+    for Line { text, indent, is_item } in lines_of(&message.content, message.role) {
+        if text.len() > MOST_BYTES && text.contains("{\"") {
             continue;
         }
-        let item = without_bullet(line);
-        // The items of a list belong to the heading before it.
-        heading = heading.filter(|_| item.len() < line.len());
-        match label(item) {
-            Some((section, "")) => heading = Some(section),
-            Some((section, text)) => labelled(section, item, text, message.role, &mut found),
-            None => match heading {
-                Some(section) => labelled(section, item, item, message.role, &mut found),
-                None => sentences(item, message.role, &mut found),
+        // The items of a list and the indented lines belong to the heading before them.
+        heading = heading.filter(|(_, of_heading)| is_item || indent > *of_heading);
+        match (label(&text), heading_of(&text)) {
+            (_, Some(section)) => heading = Some((section, indent)),
+            (Some((section, after)), None) => labelled(section, &text, after, message.role, &mut found),
+            (None, None) => match heading {
+                Some((section, _)) => labelled(section, &text, &text, message.role, &mut found),
+                None => sentences(&text, message.role, &mut found),
             },
         }
     }
@@ -114,7 +105,10 @@ fn sentences(text: &str, role: Role, found: &mut Found<'_>) {
 
 /// Returns the section of a sentence, whether it is binding, and its weight.
 fn of_text(text: &str, role: Role) -> Option<(Section, bool, u8)> {
-    if text.contains("{\"") || is_data(text) && role == Role::Tool {
+    if text.contains("{\"") {
+        return quotes_json(text, role);
+    }
+    if is_data(text) && role == Role::Tool {
         return None;
     }
     let lower = lower(text);
@@ -135,6 +129,26 @@ fn of_text(text: &str, role: Role) -> Option<(Section, bool, u8)> {
             .or_else(|| by_content(text, score, 0).filter(|_| score >= 2)),
         Role::Tool => by_content(text, score, 0).filter(|_| score >= 3),
     }
+}
+
+/// Returns the section of a sentence that contains JSON. Only a rule that the user states outside of the JSON is a statement.
+fn quotes_json(text: &str, role: Role) -> Option<(Section, bool, u8)> {
+    if !matches!(role, Role::User | Role::System) {
+        return None;
+    }
+    let (mut outside, mut depth) = (String::new(), 0_u32);
+    for c in text.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => outside.push(c),
+            _ => {}
+        }
+    }
+    let found = of_user(words_of_languages().hits(&lower(&outside)), text.ends_with(['?', '？']));
+    found
+        .filter(|(_, is_binding)| *is_binding)
+        .map(|(section, is_binding)| (section, is_binding, 4))
 }
 
 fn of_user(hits: Hits, is_question: bool) -> Option<(Section, bool)> {
@@ -180,35 +194,6 @@ fn score(words: &[Word<'_>]) -> u8 {
         Some(FactKind::Negation) | None => 0,
     };
     words.iter().map(of).fold(0, u8::saturating_add)
-}
-
-/// Returns the section that a label at the start of a line names, and the text after the label.
-pub(super) fn label(line: &str) -> Option<(Section, &str)> {
-    let end = line
-        .char_indices()
-        .take(MOST_LABEL)
-        .find(|(_, c)| matches!(c, ':' | '：'));
-    let (at, colon) = end?;
-    let name = line[..at].trim_matches(|c: char| !c.is_alphanumeric());
-    if name.split_whitespace().count() > MOST_LABEL_WORDS {
-        return None;
-    }
-    let section = words_of_languages().hits(&lower(name)).label()?;
-    let text = line[at + colon.len_utf8()..].trim_matches(|c: char| c.is_whitespace() || c == '*' || c == '_');
-    Some((section, text))
-}
-
-/// Returns the line without the mark of a list item: `- `, `* `, `1. `.
-fn without_bullet(line: &str) -> &str {
-    let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    if digits.len() < line.len()
-        && let Some(item) = digits.strip_prefix(". ").or_else(|| digits.strip_prefix(") "))
-    {
-        return item.trim_start();
-    }
-    let marks = ["- ", "* ", "• ", "+ ", "> "];
-    let item = marks.iter().find_map(|mark| line.strip_prefix(mark));
-    item.map_or(line, str::trim_start)
 }
 
 /// Returns true for a file path or an address: a word with a slash between letters, or with a known form of a file name.
@@ -381,5 +366,72 @@ mod tests {
                 (Section::Rules, "Note: never open it".to_owned(), true)
             ]
         );
+    }
+
+    #[test]
+    fn a_sentence_over_several_lines_is_one_statement_and_other_lines_are_separate() {
+        let texts = |role, text: &str| -> Vec<String> { found(role, text).into_iter().map(|one| one.1).collect() };
+        for (text, wanted) in [
+            (
+                "You may not open\nthe door 5 on Monday.",
+                &["You may not open the door 5 on Monday."][..],
+            ),
+            ("ok\nnever deploy", &["never deploy"]),
+            ("We only ask\nnever deploy", &["We only ask", "never deploy"]),
+            (
+                "Never use tabs\nAlways run tests",
+                &["Never use tabs", "Always run tests"],
+            ),
+            ("不得公开\n客户的数据。", &["不得公开客户的数据。"]),
+            (
+                "Order AX-1 is here\nOrder AX-2 is late",
+                &["Order AX-1 is here", "Order AX-2 is late"],
+            ),
+            ("Never pay Dr.\nSmith before May.", &["Never pay Dr. Smith before May."]),
+        ] {
+            assert_eq!(texts(Role::User, text), wanted, "{text}");
+        }
+        assert_eq!(
+            texts(Role::Tool, "order AX-7741 costs 40\norder AX-7742 costs 50, never more"),
+            ["order AX-7741 costs 40", "order AX-7742 costs 50, never more"]
+        );
+    }
+
+    #[test]
+    fn a_heading_applies_over_blank_and_indented_lines() {
+        for heading in ["Rules:", "## Rules", "**Rules**", "**Rules:**", "# Rules:"] {
+            let text = format!("{heading}\n\n- one sugar\n  in the tea\n\n- two spoons\n\n  at tea time\nThat is all.");
+            let texts: Vec<(Section, String)> =
+                found(Role::User, &text).into_iter().map(|one| (one.0, one.1)).collect();
+            let rules =
+                ["one sugar in the tea", "two spoons", "at tea time"].map(|text| (Section::Rules, text.to_owned()));
+            assert_eq!(texts, rules, "{heading}");
+        }
+        assert!(found(Role::User, "Rules:\n\nhello\n- one sugar").is_empty());
+    }
+
+    #[test]
+    fn a_fence_without_an_end_and_one_on_its_own_line_hide_no_rule() {
+        let rule = "Never deploy on Friday.";
+        for text in [
+            format!("```npm test```\n{rule}"),
+            format!("```\n{rule}"),
+            format!("```\nnever();\n```\n{rule}\n```"),
+        ] {
+            assert_eq!(
+                found(Role::User, &text),
+                [(Section::Rules, rule.to_owned(), true)],
+                "{text}"
+            );
+        }
+        assert!(found(Role::User, &format!("```text\n{rule}\n```")).is_empty());
+    }
+
+    #[test]
+    fn a_rule_that_quotes_json_is_binding_and_json_with_the_words_of_a_rule_is_not() {
+        let rule = "Never answer with {\"error\": true} to the client.";
+        assert_eq!(found(Role::User, rule), [(Section::Rules, rule.to_owned(), true)]);
+        assert!(found(Role::User, "{\"text\": \"never answer\"}").is_empty());
+        assert!(found(Role::Tool, rule).is_empty());
     }
 }

@@ -8,7 +8,7 @@
 
 use super::super::super::extractive::is_unspaced;
 use super::super::facts::{FactKind, lower, words};
-use super::statements::label;
+use super::lines::label;
 use super::words::words_of_languages;
 use super::{Section, Statement};
 

@@ -61,6 +61,47 @@ const REPLIES: &[&str] = &[
     "好的。",
 ];
 
+/// Rules that occur in a message in several forms.
+const RULES: &[&str] = &[
+    "Never reveal key no. 1005 to anybody outside.",
+    "Never pay Dr. Smith or Acme Inc. before the end of May.",
+    "You must not wait approx. 30 days for St. Mary's hospital.",
+    "Niemals Kunde Nr. 17 am 24. Dezember anrufen.",
+    "Die Daten dürfen nicht an Fr. Weber bzw. Hr. Kunz gehen.",
+    "Il est interdit de publier le dossier no. 12 avant lundi.",
+    "Nunca envíes los datos de la Sra. Gómez a terceros.",
+    "Never answer with {\"error\": true} to the client.",
+    "Under no circumstances open port 22, e.g. for tests.",
+    "不得向客户公开内部的代码。",
+];
+
+/// Returns a message with the rule in one of several forms.
+fn planted(rule: &str, form: u8, at: usize) -> String {
+    // Lines of JSON are data, so they are not joined.
+    let is_json = |at: usize| {
+        let (before, rest) = rule.split_at(at);
+        rest.starts_with(" {") || before.matches('{').count() > before.matches('}').count()
+    };
+    let spaces = rule.match_indices(' ').map(|(at, _)| at);
+    let spaces: Vec<usize> = spaces.filter(|at| !is_json(*at)).collect();
+    let wrapped = |end: &str| match spaces.get(at % spaces.len().max(1)) {
+        Some(space) => format!("{}{end}{}", &rule[..*space], &rule[space + 1..]),
+        None => rule.to_owned(),
+    };
+    match form {
+        0 => rule.to_owned(),
+        1 => format!("Thanks for the help. {rule} That is all for today."),
+        2 => wrapped("\n"),
+        3 => format!("Hello.\n\n{}\n\nUntil then.", wrapped("\r\n")),
+        4 => format!("## Rules\n\n- {}\n\nUntil then.", wrapped("\n  ")),
+        5 => format!("**Rules**\n\n1. {rule}\n2. be kind\n"),
+        6 => format!("```npm test```\n{rule}"),
+        7 => format!("```\n{}", wrapped("\n")),
+        8 => format!("```sh\nnpm test\n```\n{rule}\n```sh\nnpm run\n```"),
+        _ => format!("{{\"status\": 1}}\n{rule}\n{{\"status\": 2}}"),
+    }
+}
+
 fn values() -> impl Strategy<Value = String> {
     "[A-Z]{4}-[0-9]{3}"
 }
@@ -177,6 +218,25 @@ proptest! {
             let kept = others.iter().filter(|kept| **kept).count();
             prop_assert!(kept * 10 >= others.len() * 9, "round {}: {}", round, text);
             messages = result.messages;
+        }
+    }
+
+    #[test]
+    fn a_rule_survives_verbatim_in_every_form_of_a_message(
+        planted_rules in prop::collection::vec((0..RULES.len(), 0_u8..10, 0_usize..20), 1..5),
+    ) {
+        let mut messages = Vec::new();
+        for (number, (rule, form, at)) in planted_rules.iter().enumerate() {
+            say(&mut messages, Role::User, &planted(RULES[*rule], *form, *at));
+            say(&mut messages, Role::Assistant, REPLIES[0]);
+            chat(&mut messages, number);
+        }
+        (0..12).for_each(|number| chat(&mut messages, number));
+        let result = compact(messages, &json!({"budget": 600, "keepRecent": 0}));
+        let list = result.messages.iter().find_map(|one| Checklist::of(one)).expect("it is compressed");
+        for (rule, form, at) in planted_rules {
+            let is_kept = list.statements.iter().any(|one| one.is_binding && one.text.contains(RULES[rule]));
+            prop_assert!(is_kept, "{} in {:?} of {:?}", RULES[rule], list.statements, planted(RULES[rule], form, at));
         }
     }
 
