@@ -261,6 +261,12 @@ async fn a_run_that_waits_for_its_session_is_queued() {
         };
         start("first").await;
         world.until("first", "NODE_STARTED").await;
+        // The list follows an event that a stream has delivered already.
+        let mut tries = 0;
+        while ids(&listed(&world, "status=running").await) != ["first"] {
+            tries += 1;
+            assert!(tries < 1_000, "the first run has the session");
+        }
         start("second").await;
         let queued = listed(&world, "status=queued").await;
         assert_eq!(ids(&queued), ["second"]);
