@@ -7,12 +7,10 @@
 //! | the first message is the user's | [`USER_FIRST`] is inserted before it |
 //! | the last message is not the assistant's | [`USER_LAST`] is appended |
 
-use std::sync::Arc;
-
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::{CountedMessage, Estimator};
+use crate::conversation::CountedMessage;
 
 /// User message inserted before a request that would start with the assistant.
 pub const USER_FIRST: &str = "[Earlier messages are omitted. The conversation continues:]";
@@ -84,16 +82,6 @@ impl Repairs {
         self.user_first |= later.user_first;
         self.user_last |= later.user_last;
     }
-}
-
-/// Repairs the order of messages that are not from a conversation, and contain no tool calls.
-pub fn repair_order(rules: MessageRules, messages: &[Arc<Message>]) -> (Vec<Arc<Message>>, Repairs) {
-    let counted = |message: Message| CountedMessage::new(message, &Estimator);
-    let shared = messages.iter().map(Arc::clone);
-    let mut messages: Vec<CountedMessage> = shared.map(|one| CountedMessage::new(one, &Estimator)).collect();
-    let mut repairs = drop_blank(rules, &mut messages);
-    repairs.absorb(repair_ends(rules, &mut messages, counted).0);
-    (messages.into_iter().map(|sent| sent.message).collect(), repairs)
 }
 
 /// Removes blank messages. Tool messages stay: an empty result is a result.
