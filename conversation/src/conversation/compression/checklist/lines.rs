@@ -131,7 +131,8 @@ impl<'t> Group<'t> {
         let mut text = String::with_capacity(self.bytes);
         for line in &self.lines {
             // Scripts without spaces between words have none between lines either.
-            if !text.is_empty() && !(text.ends_with(is_unspaced) && line.starts_with(is_unspaced)) {
+            let is_spaced = !text.ends_with(is_unspaced) || !line.starts_with(is_unspaced);
+            if !text.is_empty() && is_spaced {
                 text.push(' ');
             }
             text.push_str(line);
@@ -195,9 +196,8 @@ fn is_markdown_heading(line: &str) -> bool {
 pub(super) fn heading_of(line: &str) -> Option<Section> {
     match label(line.trim_start_matches(['#', ' '])) {
         Some((section, "")) => Some(section),
-        Some(_) => None,
         None if is_markdown_heading(line) => named(line),
-        None => None,
+        Some(_) | None => None,
     }
 }
 
