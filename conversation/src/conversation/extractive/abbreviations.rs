@@ -46,7 +46,10 @@ pub(in super::super) fn goes_on(before: &str, behind: &str) -> bool {
     let is_letter = last.is_alphabetic() && !is_unspaced(last);
     let is_number = word.bytes().all(|c| c.is_ascii_digit());
     let is_short = word.chars().nth(MOST_SHORT).is_none();
-    let continues = after.starts_with(char::is_lowercase);
+    // An id in lower case starts a sentence too: `He was charged once. pay_9 was voided.`
+    let next = after.split_whitespace().next().unwrap_or_default();
+    let is_id = next.contains(|c: char| c == '_' || c.is_ascii_digit());
+    let continues = next.starts_with(char::is_lowercase) && !is_id;
     // A single letter is an initial or part of an abbreviation. In Chinese it is a word.
     is_letter && word.chars().nth(1).is_none()
         || is_number && before[..start].trim().is_empty()

@@ -158,6 +158,10 @@ mod tests {
             assert_eq!(cut(&format!("{text} That is all.")), [text, "That is all."]);
         }
         assert_eq!(
+            cut("He was charged once. pay_9c4 was voided."),
+            ["He was charged once.", "pay_9c4 was voided."]
+        );
+        assert_eq!(
             cut("He said no. That is it. It is 5."),
             ["He said no.", "That is it.", "It is 5."]
         );
