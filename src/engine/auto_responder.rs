@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
+use pirn_actors::host::survive;
 use pirn_core::run::AnswerRefused;
 use pirn_core::thread::{ClientCall, Interaction, ToolConsent};
 use pirn_definition::Millis;
@@ -12,7 +13,6 @@ use pirn_events::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caught::survive;
 use super::runtime::virtual_host;
 
 /// Returns an answer to a question with the person who answers and the milliseconds until it is given, or `None`.
@@ -72,7 +72,7 @@ impl AutoResponder {
                     Ok(()) | Err(AnswerRefused::NotOpen) => {}
                     Err(error) => {
                         // Called on the run's actor, which must not end with the caller's panic.
-                        let _: Option<()> = survive("the report of a refused answer", || refused(&question, &error));
+                        survive("the report of a refused answer", || refused(&question, &error));
                     }
                 }
             });

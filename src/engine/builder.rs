@@ -23,7 +23,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Compression;
-use super::caught::text_of_panic;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::CheckedFiles;
 use crate::faults::Faults;
@@ -32,6 +31,14 @@ use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
 pub(crate) use build::Plan;
 pub use error::BuildError;
+
+/// Returns the message of a panic, if it has one.
+fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text")
+}
 
 /// Serializes a definition, which cannot fail: its map keys are strings.
 fn written(definition: &impl Serialize) -> String {

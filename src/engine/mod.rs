@@ -2,7 +2,6 @@
 
 mod auto_responder;
 mod builder;
-mod caught;
 mod compression;
 pub(crate) mod durable;
 mod events;
@@ -18,6 +17,7 @@ use std::time::Duration;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 pub use pirn_actors::engine::{MailboxDepths, TriggerRefused};
 use pirn_actors::events::Subscription;
+use pirn_actors::host::survive;
 use pirn_actors::sessions::MemorySessions;
 use pirn_conversation::conversation::TokenUsage;
 use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
@@ -32,7 +32,6 @@ use serde_json::Value;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
-use caught::survive;
 use durable::{
     Definitions, Durable, ForkBuilder, RecordError, RecordedRun, RequestView, ResumeBuilder, ResumeError, RunDiff,
     RunFollower, RunView, StoredRecords, diff, drop_events, recording, report_of, request, view,
@@ -321,7 +320,7 @@ impl Engine {
             let take = move |started: StartedRun, workflow_id: &str| {
                 let call = || take(engine.handle(started), workflow_id, events);
                 // The caller is the actor that starts the run.
-                let _: Option<()> = survive("the receiver of a started run", call);
+                survive("the receiver of a started run", call);
             };
             Some(Watch {
                 subscription,

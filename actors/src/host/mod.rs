@@ -28,10 +28,12 @@ pub use virtual_clock::{
     Deadlock, OrderChoices, Priorities, Random, Recorded, Replayed, Schedule, SimulatedConfig, SimulatedHost,
 };
 
-/// Runs a closure and logs its panic; `what` names the closure in the log.
-fn survive(what: &str, call: impl FnOnce()) {
-    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+/// Runs a closure and returns its result. A panic is logged, with `what` as the name of the closure; the result is then none.
+pub fn survive<T>(what: &str, call: impl FnOnce() -> T) -> Option<T> {
+    let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    let log = |payload| {
         let message = crate::panic_text::panic_message(payload);
         tracing::error!(what, message, "a panic was contained");
-    }
+    };
+    called.map_err(log).ok()
 }

@@ -197,17 +197,11 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let (future, _) = begun(
-        || {
-            let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
-                let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
-                // Copied, because the function takes ownership of its input and the thread's output is shared.
-                function((**input.value()).clone(), context)
-            });
-            (work, false)
-        },
-        |panic| Err(format!("function {name} panicked: {panic}")),
-    );
+    let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
+        let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
+        // Copied, because the function takes ownership of its input and the thread's output is shared.
+        function((**input.value()).clone(), context)
+    });
     let answer = outcome_answer(&run.supervisor, no, id);
     let work = Box::pin(async move {
         answer.give(match future.await {

@@ -1,4 +1,4 @@
-//! What a command writes to a terminal, a pipe or a closed stream.
+//! Output of a command to a terminal, a pipe or a closed stream.
 //!
 //! Not here: the texts of single subcommands.
 

@@ -1,4 +1,4 @@
-//! What a service shows about runs: event streams, history, lists, status, metrics, spans.
+//! Views of the runs of a service: event streams, history, lists, status, metrics, spans.
 //!
 //! Not here: start and control of runs, which are in `runs`.
 

@@ -149,7 +149,8 @@ impl Port for ArbiterPort {
     fn spawn(&self, _label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
         // Cloned, so that the borrow ends before the destructor of a refused task runs.
         let Some(tasks) = self.tasks.borrow().clone() else {
-            return survive("a task refused at shutdown", move || drop(task));
+            survive("a task refused at shutdown", move || drop(task));
+            return;
         };
         let contained = AssertUnwindSafe(task).catch_unwind().map(|ended| {
             if let Err(payload) = ended {

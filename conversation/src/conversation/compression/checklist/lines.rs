@@ -53,11 +53,9 @@ pub(super) fn lines_of(text: &str, role: Role) -> Vec<Line<'_>> {
         let opens = !is_code && opens_code(line) && last_fence.is_some_and(|last| at < last);
         if is_code || opens || line.is_empty() {
             is_code = opens || is_code && !closes_code(line);
-            groups
-                .iter_mut()
-                .next_back()
-                .into_iter()
-                .for_each(|last| last.is_open = false);
+            if let Some(last) = groups.last_mut() {
+                last.is_open = false;
+            }
             continue;
         }
         let indent = raw.len() - raw.trim_start().len();

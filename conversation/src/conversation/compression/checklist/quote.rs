@@ -69,10 +69,11 @@ pub(in super::super) fn instructions(summary: &str, statements: &[Statement]) ->
     let mut found = Vec::new();
     for line in lines(summary) {
         for sentence in each_sentence(line.trim_start_matches(|c: char| !c.is_alphanumeric())) {
-            if known.hits(&lower(sentence)).has(Section::Rules) && {
-                let sentence = plain(sentence);
-                !sentence.is_empty() && !said.iter().any(|one| one.contains(&sentence))
-            } {
+            if !known.hits(&lower(sentence)).has(Section::Rules) {
+                continue;
+            }
+            let compared = plain(sentence);
+            if !compared.is_empty() && !said.iter().any(|one| one.contains(&compared)) {
                 found.push(sentence.to_owned());
             }
         }
