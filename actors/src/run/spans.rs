@@ -90,6 +90,7 @@ impl Spans {
         };
         let parent = parent.map_or_else(|| self.run.clone(), |parent| self.thread(parent, machine));
         let span = info_span!(
+            target: TARGET,
             parent: &parent,
             "thread",
             thread_id = &*machine.thread_id(thread),
