@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_conversation::conversation::{ModelRequest, TokenUsage};
+use pirn_conversation::conversation::{ModelRequest, TokenUsage, repair_order};
 use pirn_conversation::model_call::ModelFailure;
 use pirn_core::thread::ModelReply;
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -48,7 +48,8 @@ impl Sampler {
         }))
     }
 
-    /// Sends a request to the model of a profile; `parameters` override the profile's.
+    /// Sends a request to the model of a profile; `parameters` override the profile's. The messages, with system messages first,
+    /// are repaired if the provider refuses their order.
     ///
     /// # Errors
     /// Errors of the model; `MODEL_ERROR` after [`MAX_SAMPLES`] requests.
@@ -72,6 +73,7 @@ impl Sampler {
         let (profile, model) = shared.models.choose(Some(profile_id));
         let mut all = profile.parameters.clone().unwrap_or_default();
         all.extend(parameters.clone());
+        let (messages, repairs) = repair_order(model.message_rules(), messages);
         let characters: usize = messages.iter().map(|message| message.content.len()).sum();
         let CallContext { run_id, thread_id, .. } = &shared.context;
         let call = ModelCall {
@@ -80,7 +82,7 @@ impl Sampler {
                 inserted_at: None,
                 inserted: 0,
                 repeated: 0,
-                repairs: pirn_conversation::conversation::Repairs::default(),
+                repairs,
                 tokens: (characters / CHARACTERS) as u64,
             }),
             profile,
@@ -116,5 +118,63 @@ impl Sampler {
     fn state(&self) -> MutexGuard<'_, State> {
         // Poisoning is ignored: the counters are valid after a panic too.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+    use pirn_conversation::conversation::{MessageRules, USER_FIRST, USER_LAST};
+    use pirn_definition::definition::Profile;
+    use pirn_definition::message::Role;
+
+    use super::*;
+    use crate::host::SimulatedHost;
+    use crate::ports::Model;
+
+    /// A model with strict rules that replies with the messages of its request.
+    struct Strict;
+
+    impl Model for Strict {
+        fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+            let messages = call.request.messages.iter();
+            let lines: Vec<String> = messages
+                .map(|message| format!("{:?} {}", message.role, message.content))
+                .collect();
+            std::future::ready(Ok(ModelReply {
+                content: lines.join("\n"),
+                ..ModelReply::default()
+            }))
+            .boxed()
+        }
+
+        fn message_rules(&self) -> MessageRules {
+            MessageRules::STRICT
+        }
+    }
+
+    struct Only;
+
+    impl Models for Only {
+        fn choose(&self, _: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+            (Arc::default(), Arc::new(Strict))
+        }
+    }
+
+    #[test]
+    fn the_messages_of_a_tool_are_sent_in_an_order_that_the_provider_accepts() {
+        let host = SimulatedHost::new(None);
+        let clock = host.host().work_clock();
+        let sampler = Sampler::new(Arc::new(Only), CallContext::default(), clock);
+        let asked = vec![
+            Message::new(Role::System, "help"),
+            Message::new(Role::Assistant, "begun"),
+            Message::new(Role::User, " "),
+            Message::new(Role::Assistant, "so far"),
+        ];
+        let reply = host.block_on(sampler.ask("any", asked, Map::new()));
+        let expected = format!("System help\nUser {USER_FIRST}\nAssistant begun\nAssistant so far\nUser {USER_LAST}");
+        assert_eq!(reply.expect("it ends").expect("a reply").content, expected);
     }
 }

@@ -39,7 +39,7 @@ pub use large_results::{
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
 pub use media::MediaRule;
 pub use operation::{ResolvedContext, apply};
-pub use requests::order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
+pub use requests::order::{MessageRules, Repairs, USER_FIRST, USER_LAST, repair_order};
 pub use requests::pinned::pinned_messages;
 pub use requests::position::{PinStrategy, pin_position};
 pub use requests::prefix::{MessageKind, Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};

@@ -10,8 +10,6 @@
 use pirn_definition::message::{Message, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::CountedMessage;
-
 /// User message inserted before a request that would start with the assistant.
 pub const USER_FIRST: &str = "[Earlier messages are omitted. The conversation continues:]";
 
@@ -84,12 +82,20 @@ impl Repairs {
     }
 }
 
+/// Returns messages that are no conversation, such as those of a tool's request, in an order that the provider accepts. System
+/// messages must come first.
+pub fn repair_order(rules: MessageRules, mut messages: Vec<Message>) -> (Vec<Message>, Repairs) {
+    let mut repairs = drop_blank(rules, &mut messages);
+    repairs.absorb(repair_ends(rules, &mut messages, |message| message).0);
+    (messages, repairs)
+}
+
 /// Removes blank messages. Tool messages stay: an empty result is a result.
-pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<CountedMessage>) -> Repairs {
+pub(super) fn drop_blank<M: AsRef<Message>>(rules: MessageRules, messages: &mut Vec<M>) -> Repairs {
     let before = messages.len();
     // Without the rule the history is sent as it is: a repair is never made without need.
     if rules.no_blank {
-        messages.retain(|counted| is_sent(&counted.message));
+        messages.retain(|message| is_sent(message.as_ref()));
     }
     Repairs {
         // `retain` only removes, so that the subtraction cannot overflow.
@@ -110,26 +116,26 @@ pub(super) fn is_sent(message: &Message) -> bool {
 }
 
 /// Ensures that the first message is the user's and the last is not the assistant's. Returns the index of an inserted first message.
-pub(super) fn repair_ends(
+pub(super) fn repair_ends<M: AsRef<Message>>(
     rules: MessageRules,
-    messages: &mut Vec<CountedMessage>,
-    counted: impl Fn(Message) -> CountedMessage,
+    messages: &mut Vec<M>,
+    counted: impl Fn(Message) -> M,
 ) -> (Repairs, Option<usize>) {
     let mut repairs = Repairs::default();
     let mut put_at = None;
-    let is_system = |counted: &CountedMessage| counted.message.role == Role::System;
+    let is_system = |counted: &M| counted.as_ref().role == Role::System;
     // System messages are not part of the order that providers check.
     let first = messages.iter().position(|counted| !is_system(counted));
     // A request without other messages gets one: the rule requires that the first one exists.
     let first = first.unwrap_or(messages.len());
-    let speaker = messages.get(first).map(|counted| counted.message.role);
+    let speaker = messages.get(first).map(|counted| counted.as_ref().role);
     if rules.user_first && speaker != Some(Role::User) {
         messages.insert(first, counted(Message::new(Role::User, USER_FIRST)));
         repairs.user_first = true;
         put_at = Some(first);
     }
     // Read after the insertion, which may have added the only message.
-    let speaker = messages.last().map(|counted| counted.message.role);
+    let speaker = messages.last().map(|counted| counted.as_ref().role);
     if rules.user_last && speaker == Some(Role::Assistant) {
         messages.push(counted(Message::new(Role::User, USER_LAST)));
         repairs.user_last = true;
