@@ -1,6 +1,7 @@
 // Access to the service's API. The base is `../v1` relative to the page, so that the service can be nested under any path. In an
 // exported page, answers come from the data in the page.
 
+import { parse, stringify } from "./data/json";
 import { signal } from "./reactive";
 import type { Info, RunEvent } from "./types";
 
@@ -28,7 +29,7 @@ interface Exported {
 
 function exported(): Exported | undefined {
   const element = document.getElementById("run-data");
-  return element?.textContent ? (JSON.parse(element.textContent) as Exported) : undefined;
+  return element?.textContent ? (parse(element.textContent) as Exported) : undefined;
 }
 
 const data = exported();
@@ -131,7 +132,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const known = fixed(path);
   if (known) return fromPage(path, known) as T;
   const response = await send(path, { signal });
-  return (response.headers.get("Content-Type") ?? "").includes("json") ? response.json() : ((await response.text()) as T);
+  return (response.headers.get("Content-Type") ?? "").includes("json") ? parse<T>(await response.text()) : ((await response.text()) as T);
 }
 
 export async function post<T = unknown>(path: string, body: unknown = {}, signal?: AbortSignal): Promise<T> {
@@ -139,10 +140,10 @@ export async function post<T = unknown>(path: string, body: unknown = {}, signal
   const response = await send(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
+    body: stringify(body),
     signal,
   });
-  return response.json();
+  return parse<T>(await response.text());
 }
 
 /** One server-sent event. */
@@ -266,7 +267,7 @@ export function exportedEvents(path: string): RunEvent[] {
   if (Array.isArray(found)) return found;
   if (typeof found !== "string") return found.events;
   const lines = found.split("\n").map((line) => (line.startsWith("data: ") ? line.slice(6) : line));
-  return lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as RunEvent).filter((event) => event.type);
+  return lines.filter((line) => line.startsWith("{")).map((line) => parse(line) as RunEvent).filter((event) => event.type);
 }
 
 export async function loadInfo(): Promise<void> {

@@ -102,6 +102,40 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await close(page);
   });
 
+  it("sends the arguments of a tool call as they are shown, also large integers", async () => {
+    await service.call("/runs", { workflow: "transfer", runId: "transfer-edit", input: {} });
+    await asked(service, "transfer-edit");
+    const page = await open(service.url, "#/questions");
+    const card = page.locator("article", { hasText: "transfer-edit" });
+    await card.getByText("18446744073709551615").first().waitFor();
+    await card.getByRole("button", { name: "Edit the arguments" }).click();
+    assert.equal(await card.getByLabel("from (required)").inputValue(), "9007199254740993");
+    assert.equal(await card.getByLabel("note").inputValue(), "[\n  9223372036854775807\n]");
+    await card.getByLabel("from (required)").fill("9007199254740995");
+    await card.getByRole("button", { name: "Edit as JSON" }).click();
+    await card.getByRole("button", { name: "Edit as a form" }).click();
+    const sent = page.waitForRequest((one) => one.method() === "POST");
+    await card.getByRole("button", { name: "Allow with these arguments" }).click();
+    assert.equal((await sent).postData(), '{"answer":{"decision":"allow","arguments":{"from":9007199254740995,"to":18446744073709551615,"note":[9223372036854775807]}}}');
+    await status(service, "transfer-edit", "COMPLETED");
+    const { messages } = (await report(service, "transfer-edit")).conversation;
+    assert.match(messages.find((message) => message.role === "tool").content, /from 9007199254740995 to 18446744073709551615, note \[9223372036854775807\]/);
+    await close(page);
+  });
+
+  it("forks with the large integer that was entered", async () => {
+    const page = await open(service.url, "#/runs/transfer-edit/state?step=0");
+    await button(page, "Fork from step 0…").click();
+    const dialog = page.getByRole("dialog");
+    assert.equal(await dialog.getByLabel("Variable limit").inputValue(), "9007199254740993");
+    await dialog.getByLabel("Variable limit").fill("9007199254740997");
+    await dialog.getByLabel("Run id").fill("transfer-forked");
+    const sent = page.waitForRequest((one) => one.method() === "POST");
+    await dialog.getByRole("button", { name: "Fork and compare" }).click();
+    assert.match((await sent).postData(), /"set":\{"limit":9007199254740997\}/);
+    await close(page);
+  });
+
   it("refuses a tool call with a reason, which the model receives", async () => {
     await service.call("/runs", { workflow: "refund", runId: "refund-refused", input: { order: "HB-20977" } });
     await asked(service, "refund-refused");

@@ -1,5 +1,6 @@
 // Charts from the recent metrics: one for each name, with a line for each combination of labels.
 
+import { stringify } from "./json";
 import type { RecentMetrics } from "../types";
 
 export interface Line {
@@ -29,7 +30,7 @@ export function chartsOf({ series, intervalMs }: RecentMetrics): Chart[] {
   for (const one of series) {
     const { name, labels } = one;
     const base = name.replace(/_(sum|count)$/, "");
-    const other = series.find((two) => two.name === `${base}_count` && JSON.stringify(two.labels) === JSON.stringify(labels));
+    const other = series.find((two) => two.name === `${base}_count` && stringify(two.labels) === stringify(labels));
     const isMean = name === `${base}_sum` && other;
     if (name === `${base}_count` && series.some((two) => two.name === `${base}_sum`)) continue;
     const isCounter = one.kind === "counter" || /_total$/.test(name);

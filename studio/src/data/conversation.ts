@@ -1,6 +1,7 @@
 // Conversations of a run's threads, computed from its events: messages in order, requests between them, and compressions with the
 // messages that they removed.
 
+import { stringify } from "./json";
 import type { Message, RunEvent, ToolCall } from "../types";
 import { contentText } from "../ui/text/format";
 
@@ -287,7 +288,7 @@ function replaceVisible(thread: Building, compression: CompressionItem, messages
 }
 
 function keyOf(message: Message): string {
-  return JSON.stringify([message.role, message.content, message.toolCalls ?? null, message.toolCallId ?? null]);
+  return stringify([message.role, message.content, message.toolCalls ?? null, message.toolCallId ?? null]);
 }
 
 export interface FoldedCall {
@@ -324,6 +325,6 @@ export function rows(items: ConversationItem[]): Row[] {
 
 /** Text of a message with the arguments of its calls, in which facts are searched. */
 export function textOf(message: Message): string {
-  const calls = (message.toolCalls ?? []).map((call) => `\n${JSON.stringify(call.arguments)}`);
+  const calls = (message.toolCalls ?? []).map((call) => `\n${stringify(call.arguments)}`);
   return contentText(message.content) + calls.join("");
 }

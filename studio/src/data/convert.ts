@@ -1,5 +1,6 @@
 // Writes conversations in the formats of other programs, and a model request as a command line.
 
+import { stringify } from "./json";
 import type { Json, Message } from "../types";
 import { contentText } from "../ui/text/format";
 
@@ -13,7 +14,7 @@ export function converted(messages: Message[], format: ConversationFormat): stri
     anthropic: () => anthropic(messages),
     gemini: () => gemini(messages),
   };
-  return `${JSON.stringify(value[format](), null, 2)}\n`;
+  return `${stringify(value[format](), 2)}\n`;
 }
 
 /** Messages of the Chat Completions API. */
@@ -26,7 +27,7 @@ export function openai(messages: Message[]): { messages: unknown[] } {
       const calls = toolCalls.map((call) => ({
         id: call.id,
         type: "function",
-        function: { name: call.name, arguments: JSON.stringify(call.arguments) },
+        function: { name: call.name, arguments: stringify(call.arguments) },
       }));
       return { role, content: content || null, tool_calls: calls };
     }),
@@ -118,6 +119,6 @@ export function curl(model: string, request: SentRequest): string {
   return [
     `curl "$OPENAI_BASE_URL/chat/completions" \\`,
     `  -H "Authorization: Bearer $OPENAI_API_KEY" -H 'Content-Type: application/json' \\`,
-    `  -d ${shellQuoted(JSON.stringify(body))}`,
+    `  -d ${shellQuoted(stringify(body))}`,
   ].join("\n");
 }

@@ -1,5 +1,6 @@
 // Forms from JSON Schema: the fields of a form, their initial values, and messages for values that do not match.
 
+import { isExact, isObject, isWhole, numberOf, parse, stringify } from "./json";
 import type { Json } from "../types";
 
 export type Schema = boolean | { [keyword: string]: unknown };
@@ -86,7 +87,7 @@ export function fieldOf(schema: Schema, root: Schema, name = "", isRequired = tr
 export function numberFrom(input: string): Json | undefined {
   const trimmed = input.trim();
   if (trimmed === "") return undefined;
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed) ? Number(trimmed) : trimmed;
+  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed) ? numberOf(trimmed) : trimmed;
 }
 
 /** Sets or removes a property of an object without changing the object. */
@@ -103,15 +104,12 @@ export interface Problem {
   message: string;
 }
 
-const isObject = (value: unknown): value is { [key: string]: Json } =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
 const FORMATS: Record<string, [RegExp, string]> = {
   email: [/^[^\s@]+@[^\s@]+$/, "must be an e-mail address"],
   date: [/^\d{4}-\d{2}-\d{2}$/, "must be a date such as 2026-03-09"],
 };
 
-const typeOf = (value: Json): string => (value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
+const typeOf = (value: Json): string => (value === null ? "null" : Array.isArray(value) ? "array" : isExact(value) ? "number" : typeof value);
 
 const TYPE_NAMES: Record<string, string> = {
   string: "a text",
@@ -133,11 +131,13 @@ const LIMITS: [keyword: string, type: string, comparison: number, message: strin
   ["minItems", "array", 0, "have at least # items"],
   ["maxItems", "array", 1, "have at most # items"],
 ];
+/** Numbers that only the service can tell apart. */
+const isRounded = (value: number, limit: number) => (isExact(value) || isExact(limit)) && Number(value) === Number(limit);
 const COMPARISONS: ((value: number, limit: number) => boolean)[] = [
   (value, limit) => value >= limit,
   (value, limit) => value <= limit,
-  (value, limit) => value > limit,
-  (value, limit) => value < limit,
+  (value, limit) => value > limit || isRounded(value, limit),
+  (value, limit) => value < limit || isRounded(value, limit),
 ];
 
 /** True if the pattern matches, or if this browser cannot read it: the service decides then. */
@@ -163,14 +163,14 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
   const keywords = resolved as { [keyword: string]: any };
   const type = typeOf(value);
   const types = typesOf(keywords);
-  const isOfType = types.some((one) => one === type || (one === "integer" && Number.isInteger(value)));
+  const isOfType = types.some((one) => one === type || (one === "integer" && isWhole(value)));
   if (keywords.type !== undefined && !isOfType) {
     check(false, `must be ${types.map((one) => TYPE_NAMES[one] ?? one).join(" or ")}`);
     return found;
   }
-  const isOneOf = (choices: Json[]) => choices.some((one) => JSON.stringify(one) === JSON.stringify(value));
-  if (keywords.enum) check(isOneOf(keywords.enum), `must be one of ${keywords.enum.map((one: Json) => JSON.stringify(one)).join(", ")}`);
-  if (keywords.const !== undefined) check(isOneOf([keywords.const]), `must be ${JSON.stringify(keywords.const)}`);
+  const isOneOf = (choices: Json[]) => choices.some((one) => stringify(one) === stringify(value));
+  if (keywords.enum) check(isOneOf(keywords.enum), `must be one of ${keywords.enum.map((one: Json) => stringify(one)).join(", ")}`);
+  if (keywords.const !== undefined) check(isOneOf([keywords.const]), `must be ${stringify(keywords.const)}`);
   const size = typeof value === "string" ? [...value].length : Array.isArray(value) ? value.length : (value as number);
   for (const [keyword, of, comparison, message] of LIMITS) {
     const limit = keywords[keyword];
@@ -180,7 +180,7 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
   if (type === "string" && pattern) check(matches(pattern, value as string), `must match ${pattern}`);
   if (type === "string" && FORMATS[format]) check(FORMATS[format][0].test(value as string), FORMATS[format][1]);
   // Decimal steps such as 0.01 have no exact quotient.
-  if (type === "number" && multipleOf) check(Math.abs(size / multipleOf - Math.round(size / multipleOf)) < 1e-9, `must be a multiple of ${multipleOf}`);
+  if (type === "number" && multipleOf && !isExact(value)) check(Math.abs(size / multipleOf - Math.round(size / multipleOf)) < 1e-9, `must be a multiple of ${multipleOf}`);
   if (Array.isArray(value) && keywords.items) {
     value.forEach((one, at) => found.push(...problems(one, keywords.items, root, inner(pointer, at), depth + 1)));
   }
@@ -204,7 +204,7 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
 /** Reads a JSON text. Returns the value, or the reason why it is not JSON. */
 export function parseJson(input: string): { value: Json } | { error: string } {
   try {
-    return { value: JSON.parse(input) as Json };
+    return { value: parse(input) as Json };
   } catch (error) {
     return { error: `This is not JSON: ${error instanceof Error ? error.message : String(error)}` };
   }

@@ -1,5 +1,6 @@
 // Actions on a run: fork from the cursor, pin, emit, pause, resume, park, cancel. Each dialog is a form of a schema.
 
+import { stringify } from "../data/json";
 import { useState } from "preact/hooks";
 import { info, post, type Problem } from "../api";
 import type { Schema } from "../data/schema";
@@ -94,7 +95,7 @@ function fork(run: OpenRun, step: number, report: Report | undefined): Action {
   const set = report?.variables ?? {};
   const input = (run.model.threadList[0]?.visits[0]?.output ?? null) as Json;
   const variables = Object.keys(set).map((name): [string, Schema] => [name, { title: `Variable ${name}` }]);
-  const isChanged = (value: Json | undefined, old: Json | undefined) => value !== undefined && JSON.stringify(value) !== JSON.stringify(old);
+  const isChanged = (value: Json | undefined, old: Json | undefined) => value !== undefined && stringify(value) !== stringify(old);
   return {
     label: `Fork from step ${step}`,
     submit: "Fork and compare",

@@ -1,5 +1,6 @@
 // The event log of a run: filtered by type, thread, node and text, with the raw JSON of the selected event.
 
+import { stringify } from "../data/json";
 import { useMemo } from "preact/hooks";
 import { route, setQuery } from "../router";
 import type { RunEvent } from "../types";
@@ -43,7 +44,7 @@ function matches(event: RunEvent, type: string, thread: string, node: string, te
   if (type && event.type !== type) return false;
   if (thread && event.threadId !== thread && !event.threadId.endsWith(`.${thread}`)) return false;
   if (node && event.nodeId !== node) return false;
-  return !text || JSON.stringify(event).toLowerCase().includes(text);
+  return !text || stringify(event).toLowerCase().includes(text);
 }
 
 export function Events({ run }: { run: OpenRun }) {

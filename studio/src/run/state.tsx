@@ -1,6 +1,7 @@
 // The state of a run at the cursor: variables by scope, node outputs, pinned sections and budgets, with the changes since the previous
 // step marked; and the actions that continue from here.
 
+import { stringify } from "../data/json";
 import { useMemo } from "preact/hooks";
 import { canChange, query } from "../api";
 import { brief, count, plural } from "../ui/text/format";
@@ -57,7 +58,7 @@ function entriesOf(run: OpenRun, report: Report | undefined, before: Report | un
   const previous = previousEnd(run);
   for (const [name, value] of Object.entries(report?.variables ?? {})) {
     const old = before?.variables?.[name];
-    const change = before === undefined ? undefined : old === undefined ? "new" : JSON.stringify(old) === JSON.stringify(value) ? undefined : "changed";
+    const change = before === undefined ? undefined : old === undefined ? "new" : stringify(old) === stringify(value) ? undefined : "changed";
     found.set(`main/${name}`, { scope: "main thread", name, value, change });
   }
   for (const { scope, thread, name, value, sequence } of run.model.variablesAt(position)) {
@@ -139,7 +140,7 @@ function Budgets({ report, before }: { report?: Report; before?: Report }) {
   );
 }
 
-const spentOf = (report?: Report) => JSON.stringify(report?.tokens);
+const spentOf = (report?: Report) => stringify(report?.tokens);
 
 /** The pinned sections as the last request at the cursor contained them. */
 function PinnedSections({ run }: { run: OpenRun }) {

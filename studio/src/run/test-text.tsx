@@ -1,5 +1,6 @@
 // A run as a test: scripted profiles that reply as the models did, and the command that compares the output.
 
+import { stringify } from "../data/json";
 import { get } from "../api";
 import { shellQuoted } from "../data/convert";
 import { initialLength } from "../data/conversation";
@@ -50,8 +51,8 @@ export function testText({ name, workflow, details, input, answers, initial, too
   const file = (path: string, value: unknown) => `cat > ${path} <<'END_OF_FILE'\n${pretty(value)}\nEND_OF_FILE\n`;
   const command = [
     `pirn run WORKFLOW.json --workflow ${workflow} --profiles ${name}.profiles.json --virtual-time --quiet`,
-    `--input ${shellQuoted(JSON.stringify(input))}`,
-    ...answers.map(([node, answer]) => `--answer ${shellQuoted(`${node}=${JSON.stringify(answer)}`)}`),
+    `--input ${shellQuoted(stringify(input))}`,
+    ...answers.map(([node, answer]) => `--answer ${shellQuoted(`${node}=${stringify(answer)}`)}`),
     ...(initial.length > 0 ? [`--conversation ${name}.conversation.json`] : []),
   ].join(" \\\n  ");
   return [

@@ -1,5 +1,6 @@
 // Changes of all runs: one stream for the whole page, which the views read while they are shown.
 
+import { parse } from "../data/json";
 import { useEffect } from "preact/hooks";
 import { isExport, stream } from "../api";
 import type { RunItem } from "../types";
@@ -29,7 +30,7 @@ function follow(signal: AbortSignal) {
   void stream("/status", {
     signal,
     onEvents: (events) => {
-      const changed = events.filter((sent) => sent.event === "run").map((sent) => JSON.parse(sent.data) as RunItem);
+      const changed = events.filter((sent) => sent.event === "run").map((sent) => parse(sent.data) as RunItem);
       if (changed.length > 0 || events.some((sent) => sent.event === "reset")) tell(changed);
     },
     onEnd: () => {

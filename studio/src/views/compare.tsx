@@ -1,5 +1,6 @@
 // Compare: two runs side by side: the first differing step, graphs, outputs, and tokens and time by node.
 
+import { isObject, stringify } from "../data/json";
 import { useEffect, useMemo } from "preact/hooks";
 import { href, route } from "../router";
 import type { Diff, Report, Step } from "../types";
@@ -142,8 +143,8 @@ function StepCard({ id, step }: { id: string; step: Step | null }) {
 
 /** An output without the usage of tokens and the ids of threads, which differ in every run. */
 function stable(output: unknown): unknown {
-  if (output === null || typeof output !== "object" || Array.isArray(output)) return output;
-  const { usage: _, childThreadIds: __, ...rest } = output as { [key: string]: unknown };
+  if (!isObject(output)) return output;
+  const { usage: _, childThreadIds: __, ...rest } = output;
   return rest;
 }
 
@@ -171,7 +172,7 @@ function figuresOf(run: OpenRun): Map<string, NodeFigures> {
     const figures = found.get(name) ?? { visits: 0, ms: 0, tokens: 0, output: "" };
     figures.visits += 1;
     figures.ms += (visit.endAt ?? run.model.lastAt) - visit.startAt;
-    figures.output += visit.status + JSON.stringify(stable(visit.error ?? visit.output));
+    figures.output += visit.status + stringify(stable(visit.error ?? visit.output));
     found.set(name, figures);
   }
   for (const node of run.report.value?.usage?.nodes ?? []) {

@@ -37,6 +37,12 @@ description = "Pays money back to a customer"
 approval = "ask"
 inputSchema = { type = "object", properties = { order = { type = "string" }, amount = { type = "number", minimum = 0, maximum = 1000, description = "EUR" } }, required = ["order", "amount"], additionalProperties = false }
 command = { program = "echo", args = ["refunded", "{{amount}}", "for", "{{order}}"] }
+[[tools]]
+name = "transfer"
+description = "Moves money between two accounts"
+approval = "ask"
+inputSchema = { type = "object", properties = { from = { type = "integer" }, to = { type = "integer" }, note = {} }, required = ["from", "to"] }
+command = { program = "echo", args = ["from {{from}} to {{to}}, note {{note}}"] }
 `;
 }
 

@@ -5,9 +5,10 @@ import { fileURLToPath } from "node:url";
 
 const source = join(dirname(fileURLToPath(import.meta.url)), "../../src");
 
-export async function load(path) {
+/** Several modules share what they import. */
+export async function load(...paths) {
   const result = await build({
-    entryPoints: [join(source, path)],
+    stdin: { contents: paths.map((path) => `export * from "./${path}";`).join("\n"), resolveDir: source },
     bundle: true,
     write: false,
     format: "esm",

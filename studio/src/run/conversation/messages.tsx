@@ -1,5 +1,6 @@
 // Messages of a conversation: a role, the text, and tool calls folded with their results. Texts are text nodes, never HTML.
 
+import { isObject, parse, stringify } from "../../data/json";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FoldedCall, MessageItem } from "../../data/conversation";
@@ -61,8 +62,8 @@ const FOLD = 1_500;
 /** The object or list that a text is as JSON. */
 function structureOf(text: string): object | undefined {
   try {
-    const value = JSON.parse(text) as unknown;
-    return value !== null && typeof value === "object" ? value : undefined;
+    const value = parse(text) as unknown;
+    return Array.isArray(value) || isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -115,7 +116,7 @@ export function MessageList({ messages, noteOf }: { messages: Message[]; noteOf?
 
 /** A message as text with its role, for comparisons byte by byte. */
 export function plainMessage(message: Message): string {
-  const calls = (message.toolCalls ?? []).map((call) => `call ${call.name} ${JSON.stringify(call.arguments as Json)}\n`);
+  const calls = (message.toolCalls ?? []).map((call) => `call ${call.name} ${stringify(call.arguments as Json)}\n`);
   const of = message.toolCallId ? ` ${message.toolCallId}` : "";
   return `[${message.role}${of}]\n${contentText(message.content)}\n${calls.join("")}`;
 }

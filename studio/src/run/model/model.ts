@@ -2,6 +2,7 @@
 // sequence of the event that started it and of the one that ended it, so the run at any earlier position is a comparison of
 // numbers and needs no second fold.
 
+import { isObject } from "../../data/json";
 import type { Json, JsonObject, Message, RequestItem, RunError, RunEvent, ThreadItem, ThreadKind, Usage } from "../../types";
 
 /** An item with a start and perhaps an end, as sequences and times. */
@@ -455,7 +456,7 @@ export class RunModel {
     join.output = (event.output ?? event.error?.details) as JsonObject | undefined;
     this.#openJoin.delete(event.threadId);
     const children = join.output?.childThreadIds;
-    if (children && typeof children === "object" && !Array.isArray(children) && join.fork) this.#confirmBranches(join.fork, Object.values(children));
+    if (isObject(children) && join.fork) this.#confirmBranches(join.fork, Object.values(children));
   }
 
   /** The output of a JOIN names the branches, which corrects the assumption of `forkFor`. */

@@ -1,5 +1,6 @@
 // The run that the page shows: its model, which follows the event stream, and what the API adds to it. Panes receive it as `run`.
 
+import { parse } from "../../data/json";
 import { batch, computed, type Signal, signal } from "../../reactive";
 import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../../api";
 import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../../types";
@@ -196,11 +197,11 @@ export class OpenRun {
   #receive(events: Sent[]) {
     for (const sent of events) {
       if (sent.event === "end") {
-        this.#endStatus.value = (JSON.parse(sent.data) as { status: string }).status;
+        this.#endStatus.value = (parse(sent.data) as { status: string }).status;
       } else if (sent.event === "missed") {
-        this.model.missed += (JSON.parse(sent.data) as { count?: number }).count ?? 0;
+        this.model.missed += (parse(sent.data) as { count?: number }).count ?? 0;
       } else if (sent.data) {
-        this.model.apply(JSON.parse(sent.data) as RunEvent);
+        this.model.apply(parse(sent.data) as RunEvent);
       }
     }
     this.problem.value = undefined;

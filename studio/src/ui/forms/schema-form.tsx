@@ -1,5 +1,6 @@
 // Forms generated from JSON Schema. The form edits a JSON value; the same value can be edited as JSON text.
 
+import { isObject, stringify } from "../../data/json";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { type Field, fieldOf, numberFrom, parseJson, type Problem, problems, type Schema, withProperty } from "../../data/schema";
@@ -119,7 +120,7 @@ export function JsonForm(props: JsonFormProps) {
   );
 }
 
-const textOf = (value: Json | undefined): string => (value === undefined ? "" : JSON.stringify(value, null, 2));
+const textOf = (value: Json | undefined): string => (value === undefined ? "" : stringify(value, 2));
 
 function PointerProblem({ problem }: { problem: Problem }) {
   return (
@@ -189,7 +190,7 @@ const isRadio = (field: Field): boolean => field.kind === "choice" && field.choi
 
 function GroupInput({ form, field, value, pointer, onChange, isRoot }: InputProps) {
   if (field.kind === "object") {
-    const object = value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
+    const object = isObject(value) ? value : {};
     return (
       <>
         {field.properties!.map(({ name, field: inner }) => (
@@ -215,11 +216,11 @@ function GroupInput({ form, field, value, pointer, onChange, isRoot }: InputProp
 
 function ChoiceInput({ field, value, onChange }: Pick<InputProps, "field" | "value" | "onChange">) {
   const name = useId();
-  const chosen = JSON.stringify(value);
+  const chosen = stringify(value);
   return (
     <div class="choices">
       {field.choices!.map((choice) => {
-        const key = JSON.stringify(choice);
+        const key = stringify(choice);
         return (
           <label key={key} class="choice">
             <input type="radio" name={name} checked={key === chosen} onChange={() => onChange(choice)} /> {brief(choice)}
@@ -280,7 +281,7 @@ function SimpleInput({ field, value, onChange, id, describedBy, isInvalid, title
     );
   }
   if (field.kind === "choice") {
-    const at = field.choices!.findIndex((choice) => JSON.stringify(choice) === JSON.stringify(value));
+    const at = field.choices!.findIndex((choice) => stringify(choice) === stringify(value));
     return (
       <select {...common} value={at} onChange={(event) => onChange(field.choices![Number(event.currentTarget.value)])}>
         <option value={-1}>Choose…</option>

@@ -1,5 +1,6 @@
 // Numbers, times and values as short texts.
 
+import { stringify } from "../../data/json";
 import type { Cost, Json } from "../../types";
 
 export function duration(ms: number | null | undefined): string {
@@ -45,10 +46,10 @@ export const ago = (at: number, now: number): string => (now - at < 1000 ? "now"
 /** A value as one line of at most `limit` characters. */
 export function brief(value: Json | undefined, limit = 160): string {
   if (value === undefined) return "";
-  const text = (typeof value === "string" ? value : (JSON.stringify(value) ?? "")).slice(0, limit * 4).replace(/\s+/g, " ");
+  const text = (typeof value === "string" ? value : (stringify(value) ?? "")).slice(0, limit * 4).replace(/\s+/g, " ");
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
-export const pretty = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));
+export const pretty = (value: unknown): string => (typeof value === "string" ? value : (stringify(value, 2) ?? ""));
 /** The text of a message's content: a string, or the text parts of a list. */
 export function contentText(content: Json | undefined): string {
   if (content === null || content === undefined) return "";

@@ -1,6 +1,7 @@
 // A JSON value as a tree of lines that open and close. Strings are text nodes, never HTML.
 
 import { useState } from "preact/hooks";
+import { isExact } from "../../data/json";
 import { brief, plural } from "./format";
 
 const FIRST = 100;
@@ -9,11 +10,11 @@ export function JsonTree({ value, name, open = true, depth = 0 }: { value: unkno
   const [isOpen, setOpen] = useState(open && depth < 3);
   const [shown, setShown] = useState(FIRST);
   const label = name === undefined ? null : <span class="json-key">{name}: </span>;
-  if (value === null || typeof value !== "object") {
+  if (value === null || typeof value !== "object" || isExact(value)) {
     return (
       <div class="json-line">
         {label}
-        <span class={`json-${value === null ? "null" : typeof value}`}>{typeof value === "string" ? value : String(value)}</span>
+        <span class={`json-${value === null ? "null" : isExact(value) ? "number" : typeof value}`}>{typeof value === "string" ? value : String(value)}</span>
       </div>
     );
   }
