@@ -108,7 +108,7 @@ fn has_new(to_summarize: &[Arc<Message>]) -> bool {
 /// Applies `text` as the summary. Nothing changes if the result would not be smaller, or the text is blank.
 ///
 /// With `keepFacts`, messages with facts that the text lacks are retained verbatim: the newest first, by whole tool blocks, until
-/// the share of facts is reached or no other one fits in a result that is still smaller.
+/// the share of facts is reached or no other one fits in a result that is still smaller, or in one fourth of the token limit.
 pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
     let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
     // A blank summary would delete the messages that it replaces.
@@ -125,7 +125,7 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
         return plan.context.result(shown, SizeCriterion::Messages, tokenizer);
     };
     let mut verbatim = Verbatim::new(&plan.to_summarize, |_| false, &KnownFacts::new(), text, tokenizer);
-    verbatim.fill(floor);
+    verbatim.fill(floor, plan.context.token_limit);
     let mut result = plan.context.result(
         plan.shown(text, &verbatim.stays, (None, None)),
         SizeCriterion::Messages,
@@ -159,7 +159,7 @@ pub fn finish_with_checklist(plan: &SummaryPlan, text: Option<&str>, tokenizer: 
     let mut facts = None;
     if let Some(floor) = floor {
         let mut verbatim = Verbatim::new(&plan.to_summarize, is_summary, &list.facts, &content, tokenizer);
-        verbatim.fill(floor);
+        verbatim.fill(floor, plan.context.token_limit);
         facts = Some(verbatim.facts(floor));
         list.facts = verbatim.known();
         stays = verbatim.stays;

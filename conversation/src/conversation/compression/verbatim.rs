@@ -18,6 +18,8 @@ const MOST_FACTS: usize = 4_000;
 const MOST_MISSING: usize = 40;
 /// Maximum length of a missing sentence in bytes. Longer ones are data.
 const MOST_BYTES: usize = 500;
+/// Part of the token limit that messages retained for their facts use: one fourth.
+const LIMIT_PART: u64 = 4;
 
 /// Messages to summarize, with those retained so far.
 pub(super) struct Verbatim<'a> {
@@ -27,6 +29,8 @@ pub(super) struct Verbatim<'a> {
     facts_at: Vec<Vec<usize>>,
     costs: Vec<u64>,
     summary: u64,
+    /// Number of facts that are kept or that a message contains. The messages of the others have left in earlier compressions.
+    reachable: usize,
     pub(super) stays: Vec<bool>,
 }
 
@@ -50,8 +54,10 @@ impl<'a> Verbatim<'a> {
                 facts_at[*place].push(number);
             }
         }
+        let reachable = facts.iter().filter(|fact| fact.kept || !fact.messages.is_empty());
         Self {
             messages,
+            reachable: reachable.count(),
             facts,
             facts_at,
             costs: messages
@@ -63,23 +69,29 @@ impl<'a> Verbatim<'a> {
         }
     }
 
-    /// Retains messages until the share `floor` is reached, newest first. Skips messages without missing facts and those that do
-    /// not fit.
-    pub(super) fn fill(&mut self, floor: f64) {
+    /// Retains messages until the share `floor` of the reachable facts is reached, newest first. Skips messages without missing facts
+    /// and those that do not fit: in a result that is smaller than before, or in one fourth of the token limit. A limit of 0 is none.
+    pub(super) fn fill(&mut self, floor: f64, token_limit: u64) {
         let (mut kept, mut leaving) = (self.kept(), self.messages.len());
+        // Without this bound, the retained messages of all rounds would exceed the limit that the compression enforces.
+        let mut free = match token_limit {
+            0 => u64::MAX,
+            limit => limit / LIMIT_PART,
+        };
         // The tokens of all messages that leave: each one that stays reduces the saving.
         let mut saved = self.costs.iter().copied().fold(0, u64::saturating_add);
         for unit in units(self.messages).into_iter().rev() {
             // Checked before each unit, so that no message stays without need.
-            if self.is_met(kept, floor) {
+            if self.is_reached(kept, floor) {
                 return;
             }
             let cost = self.costs[unit.clone()].iter().copied().fold(0, u64::saturating_add);
             // With the summary, the result must have fewer messages and fewer tokens than before.
-            let fits = leaving - unit.len() > 1 && saved.saturating_sub(cost) > self.summary;
+            let fits = leaving - unit.len() > 1 && saved.saturating_sub(cost) > self.summary && cost <= free;
             if self.has_lost(&unit) && fits {
                 leaving -= unit.len();
                 saved -= cost;
+                free -= cost;
                 kept += self.keep(unit);
             }
         }
@@ -103,10 +115,10 @@ impl<'a> Verbatim<'a> {
         self.facts.iter().filter(|fact| fact.kept).count()
     }
 
-    /// Returns true if the share of retained facts is at least the floor. Always true without facts.
-    fn is_met(&self, kept: usize, floor: f64) -> bool {
+    /// Returns true if the share of retained facts among the reachable ones is at least the floor. Always true without facts.
+    fn is_reached(&self, kept: usize, floor: f64) -> bool {
         // Multiplied instead of divided, because there may be no facts.
-        kept as f64 >= floor * self.facts.len() as f64
+        kept as f64 >= floor * self.reachable as f64
     }
 
     /// Returns the facts of all rounds.
@@ -121,7 +133,7 @@ impl<'a> Verbatim<'a> {
 
     /// Returns the sentences with facts that neither the summary nor a retained message contains, in order; none if the floor is met.
     pub(super) fn missing(&self, floor: f64) -> Vec<String> {
-        if self.is_met(self.kept(), floor) {
+        if self.is_reached(self.kept(), floor) {
             return Vec::new();
         }
         let lost: BTreeSet<&Fact> = (self.facts.iter())
@@ -161,7 +173,8 @@ impl<'a> Verbatim<'a> {
             total: self.facts.len() as u64,
             kept: kept as u64,
             verbatim: self.stays.iter().filter(|stays| **stays).count() as u64,
-            is_met: self.is_met(kept, floor),
+            // Of all facts: the figures compare with the original messages of all rounds.
+            is_met: kept as f64 >= floor * self.facts.len() as f64,
             kinds,
         }
     }

@@ -431,6 +431,78 @@ fn a_compression_by_checklist_or_summary_reads_each_message_a_bounded_number_of_
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// The texts have new facts in every round, so that more and more of them are lost.
+    #[test]
+    fn a_history_with_retained_facts_never_exceeds_its_bound_and_keeps_every_rule(
+        rounds in prop::collection::vec((5_usize..40, any::<bool>(), values()), 10..30),
+        limit in 500_u64..3_000, tenths in 5_u32..11, keep in 0_u64..4, is_summarized in any::<bool>(),
+    ) {
+        let strategy = if is_summarized { "summarize" } else { "checklist" };
+        let parameters = json!({"keepFacts": f64::from(tenths) / 10.0, "keepRecent": keep});
+        let mut messages = Vec::new();
+        say(&mut messages, Role::System, "You are an assistant.");
+        let (mut rules, mut number) = (Vec::new(), 0);
+        for (turns, has_rule, value) in rounds {
+            if has_rule {
+                rules.push(format!("Never disclose the vault code {value} to any user."));
+                say(&mut messages, Role::User, &rules[rules.len() - 1]);
+            }
+            for _ in 0..turns {
+                number += 1;
+                say(&mut messages, Role::User, &format!("so it costs {number}17 EUR and not {number}18"));
+                say(&mut messages, Role::Assistant, REPLIES[number % REPLIES.len()]);
+            }
+            let before = cost(&messages);
+            let token_limit = limit;
+            let context = CompressionContext { token_limit, ..context(strategy, messages, &parameters) };
+            let result = match compress(&context, &Estimator).expect("good parameters") {
+                Compression::Done(result) => *result,
+                Compression::Summarize(plan) => finish_with_checklist(&plan, Some("They talked."), &Estimator).result,
+            };
+            messages = result.messages;
+            let of_rules: u64 = rules.iter().map(|rule| Estimator.count(rule) + 2).sum();
+            let of_recent = 30 * (keep + 1);
+            let bound = limit / 4 + (limit / 5).max(128) + LEAST_SUMMARY + of_rules + of_recent;
+            prop_assert!(before <= limit || cost(&messages) <= bound, "{} of {}: {:?}", cost(&messages), bound, result.stats);
+            let text = shown(&messages);
+            prop_assert!(rules.iter().all(|rule| text.contains(rule)), "{:?} in {}", rules, text);
+        }
+    }
+}
+
+#[test]
+fn facts_without_a_message_retain_no_other_message() {
+    let parameters = json!({"keepFacts": 0.5, "keepRecent": 0, "budget": 2});
+    let mut messages = Vec::new();
+    for number in 0..40 {
+        say(
+            &mut messages,
+            Role::User,
+            &format!("so it costs {number}17 EUR or less now"),
+        );
+        say(&mut messages, Role::Assistant, REPLIES[1]);
+    }
+    let limit = |messages| CompressionContext {
+        token_limit: 300,
+        ..context("checklist", messages, &parameters)
+    };
+    let mut messages = done(&limit(messages)).messages;
+    let (verbatim, _) = messages[1..].split_at(messages.len() - 1);
+    let known: Vec<String> = verbatim.iter().map(|one| one.content.clone()).collect();
+    assert!(!known.is_empty() && known.len() < 20, "{known:?}");
+    for number in 0..12 {
+        chat(&mut messages, number);
+    }
+    let again = done(&limit(messages));
+    let stats = again.stats.facts.expect("figures");
+    // Half of the facts that a message still has: without this, all of them would stay for the facts that no message has.
+    assert_eq!(stats.verbatim, (known.len() as u64).div_ceil(2), "{stats:?}");
+    assert!(!stats.is_met, "the figures compare with all rounds: {stats:?}");
+}
+
 #[test]
 fn a_remark_about_the_subject_of_a_binding_statement_does_not_delete_it() {
     for (rule, remark) in [
