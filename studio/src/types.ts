@@ -124,6 +124,8 @@ export interface Report {
   steps?: number;
   forkedFrom?: { runId: string; step: number };
   elapsedMs?: number;
+  /** Start of a run so far, or of a run at a step; that of a fork is later than its shared steps. */
+  startedAt?: number;
 }
 
 export interface Step {

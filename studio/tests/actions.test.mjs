@@ -166,6 +166,32 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await close(page);
   });
 
+  it("omits the time between a fork and its base", async () => {
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-old", input: { name: "Ingrid" } });
+    await service.call("/runs/letter-old/fork", { step: 1, runId: "letter-late" });
+    await status(service, "letter-late", "COMPLETED");
+    const { startedAt } = await service.call("/runs/letter-late?at=0");
+    const page = await open(service.url, "#/runs");
+    // The shared steps are an hour older than they are.
+    const older = (at) => (at < startedAt ? at - 3_600_000 : at);
+    await page.route(/runs\/letter-late\/(events|steps)/, async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replace(/"(timestamp|at)":(\d+)/g, (_, name, at) => `"${name}":${older(Number(at))}`) });
+    });
+    await page.goto(`${service.url}#/runs/letter-late/events`);
+    await page.getByText("fork of letter-old at step 1").waitFor();
+    await page.locator(".row", { hasText: "THREAD_COMPLETED" }).click();
+    assert.match(await page.locator(".position").innerText(), /\+\d+ ms$/);
+    assert.match(await page.locator(".fact", { hasText: "Duration" }).innerText(), /\d ms/);
+    await page.locator(".row", { hasText: "THREAD_STARTED" }).click();
+    await page.locator(".raw").getByText(String(older((await service.call("/runs/letter-old?at=0")).startedAt))).waitFor();
+    await page.goto(`${service.url}#/compare/letter-old/letter-late`);
+    await page.getByRole("row", { name: /letter\/write equal \d+ ms \d+ ms/ }).waitFor();
+    await page.getByText(/Equal at the start|No step differs/).waitFor();
+    assert.doesNotMatch(await page.locator("main").innerText(), / (min|h) \d/);
+    await close(page);
+  });
+
   it("asks what if a node had another prompt: forks, runs and compares", async () => {
     await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-if", input: { name: "Ingrid" } });
     const page = await open(service.url, "#/runs/letter-if/graph?node=write");

@@ -22,12 +22,17 @@ impl Service {
         self.histories().of(&id).await
     }
 
-    /// Returns the JSON of a stored run's report as of a step.
+    /// Returns the JSON of a stored run's report as of a step, with the time at which the run started: that of a fork is later than the
+    /// steps that it shares with its base.
     pub(crate) async fn report_at(&self, id: &str, step: u64) -> Result<Bytes, Problem> {
         let (engine, id) = (self.engine().clone(), self.stored_id(id, "The state at a step")?);
         let read = move || async move {
             let view = engine.view(&id, Some(step)).await;
-            view.map(|view| Bytes::from(view.to_json().to_string()))
+            view.map(|view| {
+                let mut report = view.to_json();
+                report["startedAt"] = view.run.started_at.into();
+                Bytes::from(report.to_string())
+            })
         };
         let report = self.replays().run(read).await?;
         report.map_err(|error| resume_problem(&error))

@@ -55,6 +55,7 @@ export function Events({ run }: { run: OpenRun }) {
   const thread = query.get("inThread") ?? "";
   const node = query.get("inNode") ?? "";
   const text = (query.get("text") ?? "").toLowerCase();
+  const original = (one: RunEvent) => model.originals.get(one.sequence) ?? one;
   const filtered = useMemo(() => {
     const all = model.events;
     return type || thread || node || text ? all.filter((event) => matches(event, type, thread, node, text)) : all;
@@ -131,7 +132,7 @@ export function Events({ run }: { run: OpenRun }) {
             return (
               <>
                 <span class="col seq">{one.sequence}</span>
-                <span class="col when" title={iso(one.timestamp)}>+{duration(one.timestamp - model.startAt)}</span>
+                <span class="col when" title={iso(original(one).timestamp)}>+{duration(one.timestamp - model.startAt)}</span>
                 <span class="col where">{label(one.threadId)}</span>
                 <span class={`col kind ${toneOf(one.type)}`}>{one.type}</span>
                 <span class="col node">{one.nodeId ?? ""}</span>
@@ -145,7 +146,7 @@ export function Events({ run }: { run: OpenRun }) {
             <h2>
               {event.type} <span class="dim">{event.sequence}</span>
             </h2>
-            <JsonTree key={event.sequence} value={event} />
+            <JsonTree key={event.sequence} value={original(event)} />
           </section>
         )}
       </div>

@@ -15,7 +15,7 @@ export function Strip({ run }: { run: OpenRun }) {
   const now = useNow(!run.ended.value);
   const end = run.ended.value ? model.lastAt : Math.max(now, model.lastAt);
   const facts = digest(model, report, run.requests.value, end);
-  const forkedFrom = report?.forkedFrom;
+  const forkedFrom = run.base.value ?? report?.forkedFrom;
   return (
     <header class="strip">
       <div class="strip-title">

@@ -56,7 +56,7 @@ function Both({ a, b }: { a: string; b: string }) {
       </div>
       <Panel title="First differing step">
         {diff.problem.value && <ProblemBox problem={diff.problem.value} />}
-        {diff.data.value && <FirstStep a={a} b={b} diff={diff.data.value} />}
+        {diff.data.value && <FirstStep a={left} b={right} diff={diff.data.value} />}
       </Panel>
       <Panel title="Graphs">
         <div class="columns">
@@ -99,7 +99,7 @@ function Title({ run }: { run: OpenRun }) {
   );
 }
 
-function FirstStep({ a, b, diff }: { a: string; b: string; diff: Diff }) {
+function FirstStep({ a, b, diff }: { a: OpenRun; b: OpenRun; diff: Diff }) {
   const { commonSteps } = diff;
   if (!diff.a && !diff.b) {
     return <p>No step differs ({count(commonSteps)} compared); the outcomes {diff.outcome?.equal === false ? "differ" : "are equal"}.</p>;
@@ -108,16 +108,16 @@ function FirstStep({ a, b, diff }: { a: string; b: string; diff: Diff }) {
     <>
       <p>Equal at the start: {plural(commonSteps, "step")}. Then:</p>
       <div class="columns">
-        <StepCard id={a} step={diff.a} />
-        <StepCard id={b} step={diff.b} />
+        <StepCard run={a} step={diff.a} />
+        <StepCard run={b} step={diff.b} />
       </div>
     </>
   );
 }
 
-function StepCard({ id, step }: { id: string; step: Step | null }) {
+function StepCard({ run: { id, model }, step }: { run: OpenRun; step: Step | null }) {
   if (!step) return <p class="dim">{id} has no further step.</p>;
-  const { step: number, threadId, nodeId, kind, effectId } = step;
+  const { step: number, threadId, nodeId, kind, effectId, at, durationMs } = step;
   return (
     <div>
       <p>
@@ -133,7 +133,7 @@ function StepCard({ id, step }: { id: string; step: Step | null }) {
           <span class="dim">
             {" "}
             ({effectId}
-            {step.durationMs != null && `, ${duration(step.durationMs)}`})
+            {durationMs != null && `, ${duration(model.shift(at) - model.shift(at - durationMs))}`})
           </span>
         )}
       </p>

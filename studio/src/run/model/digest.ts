@@ -109,7 +109,7 @@ function slowest(model: RunModel, now: number): Digest["slowest"] {
 function dearest(model: RunModel, requests: RequestItem[] | undefined): Digest["dearest"] {
   const costOf = (item: RequestItem) => (typeof item.cost === "number" ? item.cost : (item.cost?.amount ?? item.cost?.cost ?? 0));
   const priced = requests?.filter((item) => costOf(item) > 0).toSorted((a, b) => costOf(b) - costOf(a))[0];
-  if (priced) return { label: priced.nodeId, amount: money(priced.cost), sequence: model.sequenceAt(priced.at), node: priced.nodeId, thread: priced.threadId };
+  if (priced) return { label: priced.nodeId, amount: money(priced.cost), sequence: model.sequenceAt(model.shift(priced.at)), node: priced.nodeId, thread: priced.threadId };
   let best: { visit: Visit; total: number } | undefined;
   for (const visit of model.visits) {
     const total = fromModel(visit) ? (usageOf(visit)?.total ?? 0) : 0;

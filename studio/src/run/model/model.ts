@@ -172,6 +172,15 @@ export interface VariableChange {
   scope: string;
 }
 
+/** Time between the last step that a fork shares with its base and the start of the fork. */
+export interface Gap {
+  end: number;
+  start: number;
+}
+
+/** Moves a time before the start of a fork by the gaps after it. */
+export const shiftBy = (gaps: Gap[]) => (at: number): number => gaps.reduce((sum, { end, start }) => (at < start ? sum + start - end : sum), at);
+
 const ENDED: { [type: string]: string } = { THREAD_COMPLETED: "COMPLETED", THREAD_FAILED: "FAILED", THREAD_CANCELLED: "CANCELLED" };
 
 export class RunModel {
@@ -198,13 +207,22 @@ export class RunModel {
   /** Events that the service had dropped. */
   missed = 0;
 
+  /** Events as the service sent them, by sequence, where their times are shifted. */
+  readonly originals = new Map<number, RunEvent>();
+
+  /** `shift` moves the times of events. */
+  constructor(readonly shift = (at: number): number => at) {}
+
   readonly #open = new Map<string, Visit>();
   readonly #openModelCall = new Map<string, Call>();
   readonly #openTools = new Map<string, Call>();
   readonly #openQuestions = new Map<string, Question>();
   readonly #openJoin = new Map<string, Join>();
   /** Forks that have paths without a branch, oldest first. */
-  readonly #openForks: Fork[] = [];
+  #openForks: Fork[] = [];
+  readonly #forkOf = new Map<Thread, Fork>();
+  /** By `thread/node`. */
+  readonly #forksOf = new Map<string, Fork[]>();
   /** Thread to start: its parent and what starts it. */
   readonly #announced = new Map<string, { parent: string; by: string; label?: string }>();
   readonly #firingOf = new Map<string, Firing>();
@@ -214,6 +232,11 @@ export class RunModel {
   apply(event: RunEvent): void {
     if (event.type === "LLM_TOKEN") return this.#piece(event);
     if (event.sequence <= this.lastSequence && this.events.length > 0) return;
+    const timestamp = this.shift(event.timestamp);
+    if (timestamp !== event.timestamp) {
+      this.originals.set(event.sequence, event);
+      event = { ...event, timestamp };
+    }
     if (this.events.length === 0) {
       this.runId = event.runId;
       this.startAt = event.timestamp;
@@ -294,12 +317,16 @@ export class RunModel {
 
   /** Corrects the parents of threads, which the events of nested forks do not name in every case. */
   setParents(items: ThreadItem[]): void {
+    const changed = new Set<Fork>();
     for (const item of items) {
       const thread = this.threads.get(item.threadId);
-      if (!thread || !item.parentId || thread.parent === item.parentId) continue;
+      if (!thread || !item.parentId || (thread.parent === item.parentId && thread.kind !== "branch")) continue;
       thread.parent = item.parentId;
       thread.startedBy = item.nodeId ?? item.triggerId ?? thread.startedBy;
+      const fork = this.#forksOf.get(`${item.parentId}/${item.nodeId}`)?.findLast((one) => one.start < thread.start);
+      if (fork && thread.kind === "branch") this.#place(thread, fork, changed);
     }
+    this.#settle(changed);
     for (const thread of this.threadList) thread.depth = this.#depthOf(thread);
   }
 
@@ -314,9 +341,10 @@ export class RunModel {
     }
     for (const item of items) {
       const calls = byThread.get(item.threadId);
-      const call = calls?.[countUpTo(calls, item.at, (one) => one.startAt) - 1];
+      const at = this.shift(item.at);
+      const call = calls?.[countUpTo(calls, at, (one) => one.startAt) - 1];
       if (!call || item.firstTokenMs === null || item.firstTokenMs === undefined) continue;
-      call.firstTokenAt ??= item.at + item.firstTokenMs;
+      call.firstTokenAt ??= at + item.firstTokenMs;
     }
   }
 
@@ -363,10 +391,34 @@ export class RunModel {
     if (fork) Object.assign(known, { parent: fork.thread, startedBy: fork.node });
     const thread = this.#addThread(event, known);
     if (fork) {
+      this.#forkOf.set(thread, fork);
       fork.branches.push(thread);
       fork.waiting.delete(event.pathId);
       if (fork.waiting.size === 0) this.#openForks.splice(this.#openForks.indexOf(fork), 1);
     }
+  }
+
+  /** Moves a branch to its fork, and adds the forks that have changed. */
+  #place(thread: Thread, fork: Fork, changed: Set<Fork>): void {
+    const before = this.#forkOf.get(thread);
+    if (before === fork) return;
+    if (before) {
+      before.branches.splice(before.branches.indexOf(thread), 1);
+      changed.add(before);
+    }
+    this.#forkOf.set(thread, fork);
+    fork.branches.push(thread);
+    changed.add(fork);
+  }
+
+  #settle(changed: Set<Fork>): void {
+    if (changed.size === 0) return;
+    for (const fork of changed) {
+      fork.branches.sort((a, b) => a.index - b.index);
+      const started = new Set(fork.branches.map((thread) => thread.path));
+      fork.waiting = new Set(fork.paths.filter((path) => !started.has(path)));
+    }
+    this.#openForks = this.forks.filter((fork) => fork.waiting.size > 0);
   }
 
   /** Branches start in the order of their forks, so the oldest fork that misses the path has started it. */
@@ -461,10 +513,16 @@ export class RunModel {
 
   /** The output of a JOIN names the branches, which corrects the assumption of `forkFor`. */
   #confirmBranches(fork: Fork, ids: Json[]): void {
-    const wrong = ids.some((id) => !fork.branches.some((branch) => branch.id === id));
-    if (!wrong) return;
-    fork.branches = ids.flatMap((id) => this.threads.get(String(id)) ?? []);
-    for (const branch of fork.branches) Object.assign(branch, { parent: fork.thread, startedBy: fork.node });
+    const own = new Set(ids.flatMap((id) => this.threads.get(String(id)) ?? []));
+    const changed = new Set<Fork>();
+    for (const branch of own) {
+      Object.assign(branch, { parent: fork.thread, startedBy: fork.node });
+      this.#place(branch, fork, changed);
+    }
+    if (changed.size === 0) return;
+    for (const branch of fork.branches) if (!own.has(branch)) this.#forkOf.delete(branch);
+    fork.branches = [...own];
+    this.#settle(changed);
   }
 
   #forkStarted(event: RunEvent): void {
@@ -479,6 +537,8 @@ export class RunModel {
       ...begin(event),
     };
     this.forks.push(fork);
+    const key = `${fork.thread}/${fork.node}`;
+    this.#forksOf.set(key, [...(this.#forksOf.get(key) ?? []), fork]);
     if (fork.paths.length > 0) this.#openForks.push(fork);
   }
 

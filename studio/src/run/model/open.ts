@@ -5,8 +5,9 @@ import { batch, computed, type Signal, signal } from "../../reactive";
 import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../../api";
 import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../../types";
 import { toProblem } from "../../ui/resource";
+import { type Base, gapsOf } from "./base";
 import { Cursor } from "./cursor";
-import { RunModel } from "./model";
+import { type Gap, RunModel, shiftBy } from "./model";
 
 /** The steps of a run, and for each the sequence of its last event. */
 export interface Steps {
@@ -20,7 +21,7 @@ const MAX_DELAY = 400;
 const REFRESH = 2000;
 
 export class OpenRun {
-  readonly model = new RunModel();
+  model = new RunModel();
   /** Changes when the model has changed, at most once for each frame. Read it in whatever draws the model. */
   readonly version = signal(0);
   readonly lastSequence = signal(0);
@@ -30,6 +31,8 @@ export class OpenRun {
   readonly loaded = signal(false);
   readonly problem = signal<Problem | undefined>(undefined);
 
+  /** The run and the step from which this run was forked. */
+  readonly base = signal<Base | undefined>(undefined);
   readonly report = signal<Report | undefined>(undefined);
   readonly steps = signal<Steps | undefined>(undefined);
   readonly threads = signal<ThreadItem[] | undefined>(undefined);
@@ -117,8 +120,37 @@ export class OpenRun {
   async #loadSteps() {
     const all = await this.#pages<Step>("/steps", (page) => page.steps as Step[]);
     // The entry for the end has the number of the last step: it would replace the events of that step.
-    this.#stepList = all.filter((step) => step.kind !== "end");
+    const list = all.filter((step) => step.kind !== "end");
+    await this.#loadGaps(list);
+    this.#stepList = list.map((step) => ({ ...step, at: this.model.shift(step.at) }));
     this.#alignSteps();
+  }
+
+  #gaps: Gap[] | undefined;
+
+  /** Reads once whether the run is a fork, and then folds its events again without the time between it and its base. */
+  async #loadGaps(steps: Step[]) {
+    if (this.#gaps) return;
+    try {
+      const { base, gaps } = await gapsOf(this.id, steps, this.#controller.signal);
+      // Another refresh was faster.
+      if (this.#gaps) return;
+      this.#gaps = gaps;
+      this.base.value = base;
+    } catch (error) {
+      if (isTemporary(error) || this.#controller.signal.aborted) throw error;
+      // The service has no store, or the base was deleted.
+      this.#gaps ??= [];
+      return;
+    }
+    if (this.#gaps.length === 0) return;
+    const { events, missed } = this.model;
+    this.model = new RunModel(shiftBy(this.#gaps));
+    this.model.missed = missed;
+    for (const event of events) this.model.apply(event);
+    this.model.setParents(this.threads.value ?? []);
+    this.model.setRequests(this.requests.value ?? []);
+    this.#changed();
   }
 
   async #loadThreads() {
