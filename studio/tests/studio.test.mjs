@@ -100,6 +100,20 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("moves the cursor to the step of a link to the open run", async () => {
+      const page = await open(desk.url, "#/runs/desk/events?step=2");
+      await page.waitForSelector(".position:has-text('step 2 of')");
+      await page.evaluate(() => (location.hash = location.hash.replace("step=2", "step=4")));
+      await page.waitForSelector(".position:has-text('step 4 of')");
+      await page.evaluate(() => (location.hash = "#/runs/desk/state?node=reviewed&event=3"));
+      await page.waitForSelector(".position:has-text('event 3 of')");
+      await page.waitForFunction(() => /node=reviewed/.test(location.hash));
+      // A link without a position keeps that of the cursor, as between the panes.
+      await page.evaluate(() => (location.hash = "#/runs/desk/timeline"));
+      await page.waitForFunction(() => /timeline\?.*event=3/.test(location.hash));
+      await close(page);
+    });
+
     it("continues to show a run after the service was killed and started again", async () => {
       const page = await open(desk.url, "#/runs/order");
       await page.waitForSelector("text=Waits for 2 answers");

@@ -15,17 +15,28 @@ import { paneHref } from "./view-href";
 export const openRun = signal<OpenRun | undefined>(undefined);
 
 const WRITE_AFTER = 150;
+const PARAMETERS = ["step", "event", "node", "thread"];
 
 /** Keeps the cursor and the address equal: links select a step, and the address of the page is a link to what it shows. */
 function bindCursor(run: OpenRun): () => void {
   const { cursor } = run;
-  const { query } = route.peek();
-  cursor.select(query.get("node") ?? undefined, query.get("thread") ?? undefined);
-  let wanted = query.get("step");
-  const at = query.get("event");
-  if (at !== null) cursor.sequence.value = Number(at);
+  let wanted: string | null = null;
+  /** The cursor in the address. */
+  let known = "";
   let timer: ReturnType<typeof setTimeout> | undefined;
+  /** Moves the cursor to what a link names. What it does not name stays, as in the links of the panes. */
+  const follow = () => {
+    const { view, args, query } = route.value;
+    const [step, event, node, thread] = PARAMETERS.map((name) => query.get(name));
+    const linked = String([step, event, node, thread]);
+    if (view !== "runs" || args[0] !== run.id || linked === known) return;
+    known = linked;
+    if (node || thread) cursor.select(node ?? undefined, thread ?? undefined);
+    if (step) wanted = step;
+    else if (event) cursor.sequence.value = Number(event) || undefined;
+  };
   const stop = effect(() => {
+    follow();
     const steps = run.steps.value;
     if (wanted !== null && steps) {
       const step = Number(wanted);
@@ -40,7 +51,11 @@ function bindCursor(run: OpenRun): () => void {
       event: sequence === undefined || cursor.step.value !== undefined ? undefined : sequence,
     };
     const write = () => {
-      if (!setQuery(change)) timer = setTimeout(write, WRITE_AFTER);
+      const before = known;
+      known = String([change.step, change.event, change.node, change.thread]);
+      if (setQuery(change)) return;
+      known = before;
+      timer = setTimeout(write, WRITE_AFTER);
     };
     clearTimeout(timer);
     if (wanted === null) timer = setTimeout(write, WRITE_AFTER);
