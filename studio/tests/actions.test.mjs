@@ -296,6 +296,22 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await close(page);
   });
 
+  it("follows a run again that another client has resumed", async () => {
+    await service.call("/runs", { workflow: "order", runId: "order-parked", input: {} });
+    const page = await open(service.url, "#/runs/order-parked");
+    await page.locator(".follow", { hasText: "Live" }).waitFor();
+    const watches = page.waitForResponse(/\/v1\/status/);
+    await service.call("/runs/order-parked/park", {});
+    await page.locator(".follow", { hasText: "End" }).waitFor();
+    await watches;
+    await service.call("/runs/order-parked/resume", {});
+    await page.locator(".follow", { hasText: "Live" }).waitFor();
+    await service.call("/runs/order-parked/emit", { name: "paid", data: { amount: 7 } });
+    await page.locator(".strip").getByText("completed").first().waitFor();
+    await page.locator(".cause", { hasText: "Completed at" }).waitFor();
+    await close(page);
+  });
+
   it("shows markup and scripts of models, inputs and questions as text", async () => {
     await service.call("/runs", { workflow: "hostile", runId: "hostile-1", input: "hello" });
     await asked(service, "hostile-1");

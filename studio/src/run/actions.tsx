@@ -9,7 +9,7 @@ import type { Json, JsonObject, Report } from "../types";
 import { Dialog } from "../ui/keys";
 import { ProblemBox, toProblem } from "../ui/resource";
 import { JsonForm } from "../ui/forms/schema-form";
-import type { OpenRun } from "./model/open";
+import { FINAL, type OpenRun } from "./model/open";
 
 interface Action {
   label: string;
@@ -20,8 +20,6 @@ interface Action {
   /** Returns a notice; undefined after a navigation. */
   send: (value: JsonObject) => Promise<string | undefined>;
 }
-
-const FINAL = new Set(["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"]);
 
 /** `report` is that of the step once it is known. */
 export function Actions({ run, step, report }: { run: OpenRun; step?: number; report?: Report }) {

@@ -4,6 +4,7 @@ import { parse } from "../../data/json";
 import { batch, computed, type Signal, signal } from "../../reactive";
 import { exportedEvents, get, isExport, isOrder, Problem, query, stream, type Sent } from "../../api";
 import type { Definition, Drawing, Report, RequestItem, RunEvent, Step, ThreadItem } from "../../types";
+import { onChanges } from "../../ui/changes";
 import { toProblem } from "../../ui/resource";
 import { type Base, gapsOf } from "./base";
 import { Cursor } from "./cursor";
@@ -14,6 +15,9 @@ export interface Steps {
   list: Step[];
   ends: number[];
 }
+
+/** Statuses of runs that cannot be resumed. */
+export const FINAL = new Set(["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"]);
 
 const PAGE = 1000;
 /** Milliseconds between two drawings of a long run, and from a change until the API is asked again. */
@@ -75,6 +79,7 @@ export class OpenRun {
 
   close() {
     this.#controller.abort();
+    this.#unwatch?.();
     clearTimeout(this.#publishing);
     cancelAnimationFrame(this.#frame);
     clearTimeout(this.#refreshTimer);
@@ -203,11 +208,23 @@ export class OpenRun {
   /** Follows the run again after its stream has ended: a parked run that is resumed raises further events. */
   follow() {
     if (!this.ended.value) return;
+    this.#unwatch?.();
     batch(() => {
       this.ended.value = false;
       this.#endStatus.value = undefined;
     });
     void this.#follow();
+  }
+
+  #unwatch: (() => void) | undefined;
+
+  /** Waits until another client resumes the run. The stream of changes is open only while that of the run is not: browsers limit connections. */
+  #watch() {
+    if (FINAL.has(this.status.value)) return;
+    this.#unwatch = onChanges((changed) => {
+      const own = changed.find((run) => run.runId === this.id);
+      if (own ? own.status === "RUNNING" || (own.lastSequence ?? 0) > this.model.lastSequence : changed.length === 0) this.follow();
+    });
   }
 
   async #follow() {
@@ -222,6 +239,7 @@ export class OpenRun {
         this.ended.value = true;
         this.#publish();
         void this.refresh();
+        this.#watch();
       },
     });
   }
