@@ -57,6 +57,16 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("removes a run that no longer matches the filter", async () => {
+      await desk.post("/runs", { workflow: "approval", runId: "leaving", input: { supplier: "Mill", amount: 3 } });
+      const page = await open(desk.url, "#/runs?status=RUNNING");
+      await page.waitForSelector("tbody tr:has-text('leaving')");
+      await desk.post("/runs/leaving/cancel", {});
+      await page.waitForSelector("tbody tr:has-text('leaving')", { state: "detached" });
+      assert.ok((await page.locator("tbody tr:has-text('order')").count()) > 0);
+      await close(page);
+    });
+
     it("starts a run from the form", async () => {
       const page = await open(desk.url, "#/runs");
       await page.click("text=Start a run");

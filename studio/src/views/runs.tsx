@@ -53,12 +53,14 @@ class RunsPage {
     }
   }
 
-  /** Applies changes of runs. The service decides whether a new run matches the filters. */
+  /** Applies changes of runs. The service decides whether a new run, or one with another status, matches the filters. */
   #change(changed: RunItem[]) {
     const items = new Map(this.runs.value?.map((item) => [item.runId, item]));
+    const isKnown = ({ runId, status }: RunItem) => items.has(runId) && (!this.filters.status || items.get(runId)!.status === status);
+    const isComplete = changed.length > 0 && changed.every(isKnown);
     for (const item of changed) if (items.has(item.runId)) items.set(item.runId, { ...items.get(item.runId), ...item });
     if (this.runs.value) this.runs.value = [...items.values()];
-    if (changed.length > 0 && changed.every((item) => items.has(item.runId))) return;
+    if (isComplete) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       void this.load();
