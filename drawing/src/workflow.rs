@@ -120,7 +120,7 @@ impl<'w> Sketcher<'w> {
     }
 
     fn started_by(&mut self, trigger_box: usize, trigger: &'w TriggerDefinition) {
-        let (_, started) = action(&trigger.action);
+        let (_, started) = trigger.action.type_and_workflow();
         let Some(started) = started else { return };
         let drawn = self.starts.get(started).or_else(|| self.stubs.get(started)).copied();
         let target = drawn.unwrap_or_else(|| {
@@ -297,22 +297,6 @@ fn titled(id: &str, name: Option<&str>) -> String {
     }
 }
 
-/// Returns the type word of an action, and the workflow that it starts.
-fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
-    match action {
-        TriggerAction::StartWorkflow { workflow_id, .. } => ("START_WORKFLOW", Some(workflow_id)),
-        TriggerAction::ExecuteTriggeredSubgraph(execute) => {
-            ("EXECUTE_TRIGGERED_SUBGRAPH", Some(&execute.triggered_workflow_id))
-        }
-        TriggerAction::StopThread { .. } => ("STOP_THREAD", None),
-        TriggerAction::PauseThread { .. } => ("PAUSE_THREAD", None),
-        TriggerAction::ResumeThread { .. } => ("RESUME_THREAD", None),
-        TriggerAction::SetVariable { .. } => ("SET_VARIABLE", None),
-        TriggerAction::SendNotification { .. } => ("SEND_NOTIFICATION", None),
-        TriggerAction::Custom { .. } => ("CUSTOM", None),
-    }
-}
-
 fn trigger_settings(trigger: &TriggerDefinition) -> String {
     let mut words = Words::default();
     if let Some(schedule) = &trigger.schedule {
@@ -322,7 +306,7 @@ fn trigger_settings(trigger: &TriggerDefinition) -> String {
         words.say(format!("on {}", event.unwrap_or(trigger.condition.event_type.as_str())));
     }
     // An arrow shows the workflow that a trigger starts.
-    let (action, started) = action(&trigger.action);
+    let (action, started) = trigger.action.type_and_workflow();
     if started.is_none() {
         words.say(action);
     }

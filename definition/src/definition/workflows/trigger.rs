@@ -85,7 +85,7 @@ impl TriggerDefinition {
     /// TOKEN_LIMIT_APPROACHED, for the speculative compression.
     pub fn watches(&self) -> impl Iterator<Item = EventType> + use<> {
         let own = self.condition.event_type;
-        let begins_early = own == EventType::TokenLimitExceeded && self.action.starts_a_workflow();
+        let begins_early = own == EventType::TokenLimitExceeded && self.action.type_and_workflow().1.is_some();
         [own]
             .into_iter()
             .chain(begins_early.then_some(EventType::TokenLimitApproached))
@@ -207,15 +207,19 @@ pub enum TriggerAction {
 }
 
 impl TriggerAction {
-    fn starts_a_workflow(&self) -> bool {
+    /// Returns the action's `type`, and the id of the workflow that it starts.
+    pub fn type_and_workflow(&self) -> (&'static str, Option<&str>) {
         match self {
-            Self::StartWorkflow { .. } | Self::ExecuteTriggeredSubgraph(_) => true,
-            Self::StopThread { .. }
-            | Self::PauseThread { .. }
-            | Self::ResumeThread { .. }
-            | Self::SetVariable { .. }
-            | Self::SendNotification { .. }
-            | Self::Custom { .. } => false,
+            Self::StartWorkflow { workflow_id, .. } => ("START_WORKFLOW", Some(workflow_id)),
+            Self::ExecuteTriggeredSubgraph(execute) => {
+                ("EXECUTE_TRIGGERED_SUBGRAPH", Some(&execute.triggered_workflow_id))
+            }
+            Self::StopThread { .. } => ("STOP_THREAD", None),
+            Self::PauseThread { .. } => ("PAUSE_THREAD", None),
+            Self::ResumeThread { .. } => ("RESUME_THREAD", None),
+            Self::SetVariable { .. } => ("SET_VARIABLE", None),
+            Self::SendNotification { .. } => ("SEND_NOTIFICATION", None),
+            Self::Custom { .. } => ("CUSTOM", None),
         }
     }
 

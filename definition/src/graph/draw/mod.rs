@@ -9,7 +9,7 @@ mod mermaid;
 use std::collections::BTreeMap;
 
 use crate::definition::{
-    ForkStrategy, JoinStrategy, MergeVariables, NodeConfig, NodeDefinition, Reducer, TriggerAction, TriggerDefinition,
+    ForkStrategy, JoinStrategy, MergeVariables, NodeConfig, NodeDefinition, Reducer, TriggerDefinition,
     VariableDefinition, WorkflowDefinition, workflow_of_tool,
 };
 
@@ -156,7 +156,7 @@ impl Drawing {
     }
 
     fn started_by(&mut self, trigger_box: usize, trigger: &TriggerDefinition, starts: &BTreeMap<&str, usize>) {
-        let (_, started) = action(&trigger.action);
+        let (_, started) = trigger.action.type_and_workflow();
         self.link(trigger_box, started.and_then(|id| starts.get(id)), "starts");
     }
 
@@ -170,22 +170,6 @@ impl Drawing {
     }
 }
 
-/// Returns the type word of an action, and the workflow it starts.
-fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
-    match action {
-        TriggerAction::StartWorkflow { workflow_id, .. } => ("START_WORKFLOW", Some(workflow_id)),
-        TriggerAction::ExecuteTriggeredSubgraph(execute) => {
-            ("EXECUTE_TRIGGERED_SUBGRAPH", Some(&execute.triggered_workflow_id))
-        }
-        TriggerAction::StopThread { .. } => ("STOP_THREAD", None),
-        TriggerAction::PauseThread { .. } => ("PAUSE_THREAD", None),
-        TriggerAction::ResumeThread { .. } => ("RESUME_THREAD", None),
-        TriggerAction::SetVariable { .. } => ("SET_VARIABLE", None),
-        TriggerAction::SendNotification { .. } => ("SEND_NOTIFICATION", None),
-        TriggerAction::Custom { .. } => ("CUSTOM", None),
-    }
-}
-
 fn trigger_box(trigger: &TriggerDefinition) -> NodeBox {
     let event = trigger.condition.event_name.as_deref();
     let event = event.unwrap_or(trigger.condition.event_type.as_str());
@@ -194,7 +178,7 @@ fn trigger_box(trigger: &TriggerDefinition) -> NodeBox {
         None => format!("TRIGGER on {event}"),
     };
     NodeBox {
-        label: format!("{}\n{when}: {}", trigger.id, action(&trigger.action).0),
+        label: format!("{}\n{when}: {}", trigger.id, trigger.action.type_and_workflow().0),
         shape: Shape::Trigger,
     }
 }
