@@ -419,7 +419,10 @@ describe("access", { skip, concurrency: false }, () => {
         for (const name of [/^Start/, /^Fork/, /^Cancel/, /^Allow/, /^Answer/]) assert.equal(await button(page, name).count(), 0, `${view} ${name}`);
         await close(page);
       }
-      const page = await open(service.url, "#/runs");
+      const page = await open(service.url, "#/runs?start=refund");
+      await page.getByText("Read only").waitFor();
+      await page.locator("tbody tr", { hasText: "refund-read" }).waitFor();
+      assert.equal(await page.getByRole("dialog").count(), 0);
       const refused = await page.evaluate(async () => {
         const answer = await fetch("../v1/runs/refund-read/cancel", { method: "POST", headers: { "Content-Type": "application/json", "X-Pirn-Studio": "1" }, body: "{}" });
         return (await answer.json()).code;

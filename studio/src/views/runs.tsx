@@ -151,7 +151,7 @@ export function Runs() {
         {search.get("after") && <a href={href(["runs"], { ...Object.fromEntries(search), after: undefined })}>First page</a>}
         {page.next.value && <a href={href(["runs"], { ...Object.fromEntries(search), after: page.next.value })}>Next page</a>}
       </nav>
-      {starting && <StartDialog workflow={search.get("start") || search.get("workflow") || undefined} session={search.get("session") ?? undefined} onClose={() => (setStarting(false), setQuery({ start: undefined }))} />}
+      {starting && canChange() && <StartDialog workflow={search.get("start") || search.get("workflow") || undefined} session={search.get("session") ?? undefined} onClose={() => (setStarting(false), setQuery({ start: undefined }))} />}
     </div>
   );
 }

@@ -101,7 +101,7 @@ export function Session() {
           </>
         )}
       </Loaded>
-      {isStarting && (
+      {isStarting && canChange() && (
         <Dialog label={`Start a run in ${id}`} wide onClose={() => setStarting(false)}>
           <StartForm workflow={last} session={id} onStarted={(run) => go(href(["runs", run]))} />
         </Dialog>

@@ -95,7 +95,7 @@ function Overview({ id }: { id: string }) {
           )}
         </Loaded>
       </Panel>
-      {isStarting && (
+      {isStarting && canChange() && (
         <Dialog label={`Start ${id}`} wide onClose={() => setStarting(false)}>
           <StartForm workflow={id} isFixed onStarted={(run) => go(href(["runs", run]))} />
         </Dialog>
