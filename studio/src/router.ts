@@ -1,5 +1,6 @@
 // Hash routes: `#/runs/ID/graph?step=3` is the view `runs` with the arguments `ID`, `graph` and the query `step=3`.
 
+import { decoded } from "./data/uri";
 import { computed, signal } from "./reactive";
 
 export interface Route {
@@ -10,7 +11,7 @@ export interface Route {
 
 function parse(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const [view = "", ...args] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const [view = "", ...args] = path.split("/").filter(Boolean).map(decoded);
   return { view: view || "runs", args, query: new URLSearchParams(search) };
 }
 

@@ -57,6 +57,14 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("shows a problem for an address with a wrong escape", async () => {
+      const page = await open(desk.url, "#/runs/%");
+      await page.waitForSelector(".problem");
+      await page.click("a:has-text('Questions')");
+      await page.waitForSelector("h1:has-text('Questions')");
+      await close(page);
+    });
+
     it("removes a run that no longer matches the filter", async () => {
       await desk.post("/runs", { workflow: "approval", runId: "leaving", input: { supplier: "Mill", amount: 3 } });
       const page = await open(desk.url, "#/runs?status=RUNNING");

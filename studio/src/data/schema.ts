@@ -2,6 +2,7 @@
 
 import { isExact, isObject, isWhole, numberOf, parse, stringify } from "./json";
 import type { Json } from "../types";
+import { decoded } from "./uri";
 
 export type Schema = boolean | { [keyword: string]: unknown };
 
@@ -33,7 +34,7 @@ export function resolve(schema: Schema, root: Schema): Schema {
   let found = schema;
   for (let steps = 0; steps < 32; steps += 1) {
     if (typeof found !== "object" || typeof found.$ref !== "string" || !found.$ref.startsWith("#")) return found;
-    const path = decodeURIComponent(found.$ref.slice(1)).split("/").slice(1);
+    const path = decoded(found.$ref.slice(1)).split("/").slice(1);
     let target: unknown = root;
     for (const part of path) target = (target as Keywords | undefined)?.[part.replaceAll("~1", "/").replaceAll("~0", "~")];
     if (target === undefined || target === null) return true;

@@ -40,6 +40,7 @@ test("a reference is resolved, and a cyclic one ends as JSON", () => {
   assert.equal(field.kind, "json");
   assert.equal(depth, 6);
   assert.equal(resolve({ $ref: "#" }, { $ref: "#" }), true);
+  assert.equal(resolve({ $ref: "#/$defs/%" }, {}), true);
 });
 
 test("every unsuitable value has a message with its location", () => {
