@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./load.mjs";
 
-const { RunModel, shiftBy } = await load("run/model/model.ts");
+const { RunModel, shiftBy, digest } = await load("run/model/model.ts", "run/model/digest.ts");
 
 const HOUR = 3_600_000;
 const event = (sequence, timestamp, type, more) => ({ sequence, timestamp, type, runId: "r", workflowId: "w", threadId: "r.0", nodeId: "a", ...more });
@@ -55,4 +55,26 @@ test("the branches of concurrent nested MAPs are in the lanes of their MAP", () 
   // The last item of the left MAP is the only one that has not started.
   start("l2", "2");
   assert.deepEqual(lanes()["map-left"], ["l0", "l1", "l2"]);
+});
+
+test("the attempts of a failure are those of one item of a MAP", () => {
+  const causeOf = (attempts) => {
+    const model = new RunModel();
+    let sequence = 0;
+    const apply = (threadId, type, more) => model.apply(event(++sequence, sequence, type, { threadId, ...more }));
+    apply("r.0", "THREAD_STARTED", { kind: "main" });
+    const items = ["0", "1", "2", "3", "4"];
+    apply("r.0", "THREAD_FORK_STARTED", { nodeId: "map", subgraphId: "w", forkPathIds: items });
+    for (const item of items) apply(item, "THREAD_STARTED", { kind: "branch", pathId: item });
+    for (let attempt = 1; attempt <= attempts; attempt += 1)
+      for (const item of items) {
+        apply(item, "NODE_STARTED", { nodeType: "LLM", attempt });
+        apply(item, "NODE_FAILED", { nodeType: "LLM", error: { code: "LLM_ERROR", message: "down" } });
+      }
+    const cause = { code: "LLM_ERROR", message: "down", nodeId: "a" };
+    apply("r.0", "THREAD_FAILED", { error: { code: "JOIN_FAILED", message: "no item", nodeId: "map", cause } });
+    return digest(model, undefined, undefined, sequence).cause;
+  };
+  assert.equal(causeOf(1), "Failed at a: LLM_ERROR, down.");
+  assert.equal(causeOf(3), "Failed at a after 3 attempts: LLM_ERROR, down.");
 });

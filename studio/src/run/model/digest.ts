@@ -63,11 +63,12 @@ function completed(model: RunModel, main: Thread): string {
 
 function failed(model: RunModel, main: Thread): string {
   // The first failure in time is the cause; later ones follow from it.
-  const error = main.error as { code: string; message: string; nodeId?: string; cause?: { code: string; message: string; nodeId?: string } } | undefined;
+  const error = main.error as Chain | undefined;
   const root = deepest(error);
   const where = root?.nodeId ? ` at ${root.nodeId}` : "";
   const word = main.status === "CANCELLED" ? "Cancelled" : main.status === "TIMEOUT" ? "Timed out" : "Failed";
-  const attempts = model.visits.filter((visit) => visit.node === root?.nodeId && visit.status === "FAILED").length;
+  const last = model.visits.findLast((visit) => visit.node === root?.nodeId && visit.status === "FAILED" && (!root?.threadId || visit.thread === root.threadId));
+  const attempts = last?.attempt ?? 1;
   const times = attempts > 1 ? ` after ${attempts} attempts` : "";
   return root ? sentence(`${word}${where}${times}: ${root.code}, ${root.message}`) : `${word}.`;
 }
@@ -76,6 +77,7 @@ interface Chain {
   code: string;
   message: string;
   nodeId?: string;
+  threadId?: string;
   cause?: Chain;
 }
 
