@@ -112,9 +112,10 @@ fn of_text(text: &str, role: Role) -> Option<(Section, bool, u8)> {
         return None;
     }
     let lower = lower(text);
-    let hits = words_of_languages().hits(&lower);
+    let known = words_of_languages();
+    let hits = known.hits(&lower);
     let score = score(&words(text));
-    let is_question = text.ends_with(['?', '？']);
+    let is_question = known.is_question(&lower);
     let phrase = |section: Section| (section, false, 4 + score.min(3));
     match role {
         Role::User | Role::System => of_user(hits, is_question).map_or_else(
@@ -145,7 +146,8 @@ fn quotes_json(text: &str, role: Role) -> Option<(Section, bool, u8)> {
             _ => {}
         }
     }
-    let found = of_user(words_of_languages().hits(&lower(&outside)), text.ends_with(['?', '？']));
+    let (known, outside) = (words_of_languages(), lower(&outside));
+    let found = of_user(known.hits(&outside), known.is_question(&outside));
     found
         .filter(|(_, is_binding)| *is_binding)
         .map(|(section, is_binding)| (section, is_binding, 4))
@@ -308,6 +310,59 @@ mod tests {
             }
         }
         assert!(found(Role::User, "hello, how do you do").is_empty());
+    }
+
+    #[test]
+    fn a_rule_is_binding_in_every_wording_of_a_prohibition() {
+        for text in [
+            "We never share customer data.",
+            "We never embed or feed raw keys.",
+            "Make sure you never deploy on Friday.",
+            "Please make sure to never log a key.",
+            "Make sure that nobody opens the archive.",
+            "Be careful not to close the port.",
+            "You should not contact the client.",
+            "You shouldn’t contact the client.",
+            "Nobody is allowed to open the archive.",
+            "No one is permitted to read the report.",
+            "In no case send the invoice twice.",
+            "It is crucial to never delete the backups.",
+            "Never delete backups, ok?",
+            "Never delete backups ok ?",
+            "You must not open the file, understood?",
+            "Niemals löschen, verstanden?",
+            "Niemand darf das Archiv öffnen.",
+            "Du solltest nie die Kopien löschen.",
+            "Nunca borres las copias, ¿vale?",
+            "不要删除备份，好吗？",
+        ] {
+            let rule = (Section::Rules, text.to_owned(), true);
+            assert_eq!(found(Role::User, text), [rule], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_report_or_a_question_with_the_words_of_a_prohibition_is_no_rule() {
+        for text in [
+            "We never got the parcel.",
+            "we never received an answer from them",
+            "you never know how long it takes",
+            "The parcel never arrived.",
+            "Are we allowed to never delete the backups?",
+            "Must I never delete the backups?",
+            "Is it forbidden to open the file?",
+            "should we not wait for the others?",
+            "it never rains there, right?",
+            "is the plan ok?",
+            "Nobody was there to open the door.",
+        ] {
+            let all = found(Role::User, text);
+            assert!(
+                all.iter()
+                    .all(|(section, _, binds)| !binds && *section != Section::Rules),
+                "{all:?}"
+            );
+        }
     }
 
     #[test]

@@ -24,6 +24,12 @@ enum Kind {
     Copula,
     /// Subject that does not identify anything.
     Pronoun,
+    /// Word or ending of a report, after which some phrases state no rule.
+    Past,
+    /// Exception of the endings of [`Kind::Past`].
+    Present,
+    /// End of a question that asks for consent to a statement.
+    Tag,
 }
 
 struct Phrase {
@@ -32,6 +38,8 @@ struct Phrase {
     is_first: bool,
     /// The phrase is delimited by characters that are not letters.
     is_word: bool,
+    /// The next word must not be of the past.
+    is_present: bool,
 }
 
 /// All phrases of all languages.
@@ -41,6 +49,29 @@ pub(super) struct Words {
     leads: HashSet<String, FixedState>,
     copulas: HashSet<String, FixedState>,
     pronouns: HashSet<String, FixedState>,
+    pasts: WordList,
+    presents: WordList,
+    tags: Vec<String>,
+}
+
+/// Words, and endings of words.
+#[derive(Default)]
+struct WordList {
+    words: HashSet<String, FixedState>,
+    endings: Vec<String>,
+}
+
+impl WordList {
+    fn insert(&mut self, word: &str) {
+        match word.strip_prefix('-') {
+            Some(ending) => self.endings.push(ending.to_owned()),
+            None => drop(self.words.insert(word.to_owned())),
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.contains(word) || self.endings.iter().any(|ending| word.ends_with(ending))
+    }
 }
 
 /// Returns the phrases of `words.txt`.
@@ -78,6 +109,7 @@ impl Words {
     fn read(text: &str) -> Self {
         let (mut phrases, mut patterns) = (Vec::new(), Vec::new());
         let (mut leads, mut copulas, mut pronouns) = (HashSet::default(), HashSet::default(), HashSet::default());
+        let (mut pasts, mut presents, mut tags) = (WordList::default(), WordList::default(), Vec::new());
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             // A line without a colon is empty: a test reads every line of the file.
             let Some((head, words)) = line.split_once(':') else {
@@ -91,12 +123,16 @@ impl Words {
                     Kind::Lead => drop(leads.insert(word.to_owned())),
                     Kind::Copula => drop(copulas.insert(word.to_owned())),
                     Kind::Pronoun => drop(pronouns.insert(word.to_owned())),
+                    Kind::Past => pasts.insert(word),
+                    Kind::Present => presents.insert(word),
+                    Kind::Tag => tags.push(word.to_owned()),
                     Kind::Of(_) | Kind::Weak(_) | Kind::Label(_) => {
-                        let bare = word.trim_start_matches('^');
+                        let bare = word.trim_start_matches('^').trim_end_matches('~');
                         phrases.push(Phrase {
                             kind,
-                            is_first: bare.len() < word.len(),
+                            is_first: word.starts_with('^'),
                             is_word: !bare.starts_with(is_unspaced),
+                            is_present: word.ends_with('~'),
                         });
                         patterns.push(bare.to_owned());
                     }
@@ -113,6 +149,9 @@ impl Words {
             leads,
             copulas,
             pronouns,
+            pasts,
+            presents,
+            tags,
         }
     }
 
@@ -124,14 +163,16 @@ impl Words {
             let (before, after) = (&text[..found.start()], &text[found.end()..]);
             let is_whole = !phrase.is_word
                 || !(before.ends_with(char::is_alphanumeric) || after.starts_with(char::is_alphanumeric));
-            if !is_whole || phrase.is_first && !self.starts_clause(before) {
+            let is_excluded =
+                phrase.is_first && !self.starts_clause(before) || phrase.is_present && self.starts_report(after);
+            if !is_whole || is_excluded {
                 continue;
             }
             match phrase.kind {
                 Kind::Of(section) => hits.strong |= section.bit(),
                 Kind::Weak(section) => hits.weak |= section.bit(),
                 Kind::Label(section) => hits.labels |= section.bit(),
-                Kind::Lead | Kind::Copula | Kind::Pronoun => {}
+                Kind::Lead | Kind::Copula | Kind::Pronoun | Kind::Past | Kind::Present | Kind::Tag => {}
             }
         }
         hits
@@ -144,6 +185,30 @@ impl Words {
         word.is_empty() || self.leads.contains(word)
     }
 
+    /// Returns true if the first word of `after` is of the past: "we never opened it" reports, and "we never open it" is a rule.
+    fn starts_report(&self, after: &str) -> bool {
+        let word = after
+            .trim_start()
+            .split(|c: char| !c.is_alphanumeric())
+            .next()
+            .unwrap_or_default();
+        self.pasts.has(word) && !self.presents.has(word)
+    }
+
+    /// Returns true for a question, but not for a statement that asks for consent at its end ("Never delete it, ok?"). `text` is in
+    /// lower case.
+    pub(super) fn is_question(&self, text: &str) -> bool {
+        let marks = ['?', '？'];
+        let said = text.trim_end_matches(|c: char| marks.contains(&c) || c.is_whitespace());
+        let is_tag = |tag: &String| {
+            let before = said.strip_suffix(tag.as_str());
+            before.is_some_and(|before| {
+                !before.is_empty() && (!before.ends_with(char::is_alphanumeric) || tag.starts_with(is_mark))
+            })
+        };
+        text.trim_end().ends_with(marks) && !self.tags.iter().any(is_tag)
+    }
+
     pub(super) fn is_copula(&self, word: &str) -> bool {
         self.copulas.contains(word)
     }
@@ -153,12 +218,20 @@ impl Words {
     }
 }
 
+/// Returns true for a comma, at which a tag may start.
+fn is_mark(c: char) -> bool {
+    matches!(c, ',' | '，' | '、')
+}
+
 impl Kind {
     fn read(word: &str) -> Option<Self> {
         Some(match word {
             "lead" => Self::Lead,
             "copula" => Self::Copula,
             "pronoun" => Self::Pronoun,
+            "past" => Self::Past,
+            "present" => Self::Present,
+            "tag" => Self::Tag,
             word => match (word.strip_prefix("label."), word.strip_suffix('?')) {
                 (Some(section), _) => Self::Label(Section::named(section)?),
                 (None, Some(section)) => Self::Weak(Section::named(section)?),
