@@ -37,6 +37,9 @@ impl Listed {
 /// Characters allowed inside a word.
 const WITHIN: &[char] = &['-', '_', '.', ',', ':', '/', '@', '\'', '’'];
 
+/// Signs of a negative number.
+const MINUS: [char; 2] = ['-', '−'];
+
 /// Characters that end a sentence.
 const ENDS: &[char] = &['.', '!', '?', ':', ';', '\n', '。', '！', '？', '"', '“', '(', '[', '{'];
 
@@ -67,7 +70,7 @@ pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let (mut at, mut begins_sentence, mut after_negation) = (0, true, None);
     while let Some(letter) = text[at..].chars().next() {
-        let from = at;
+        let mut from = at;
         at += letter.len_utf8();
         if is_sign(letter) {
             // A character is a word if it negates, or follows one that negates it.
@@ -79,6 +82,9 @@ pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
             after_negation = is_negation.then_some(at);
         } else if is_of_word(letter) {
             at = end_of_word(at);
+            if is_number(&text[from..at]) {
+                from -= sign_at_end(&text[..from]);
+            }
         } else {
             // The mark is remembered until the next word, because a space may follow it.
             begins_sentence |= ENDS.contains(&letter);
@@ -92,6 +98,23 @@ pub(in super::super) fn words(text: &str) -> Vec<Word<'_>> {
         begins_sentence = false;
     }
     words
+}
+
+/// Returns the length of a minus sign at the end of `before`, or 0. A hyphen after a letter, a digit or another hyphen is no sign.
+fn sign_at_end(before: &str) -> usize {
+    let mut letters = before.chars().rev();
+    let is_sign = |letter: &char| MINUS.contains(letter);
+    match (letters.next().filter(is_sign), letters.next()) {
+        (Some(sign), previous) if !previous.is_some_and(|one| one.is_alphanumeric() || is_sign(&one)) => {
+            sign.len_utf8()
+        }
+        (Some(_) | None, _) => 0,
+    }
+}
+
+/// Returns true for digits, with points or commas between.
+fn is_number(text: &str) -> bool {
+    text.chars().all(|c| c.is_numeric() || matches!(c, '.' | ','))
 }
 
 /// Returns true for a character of a script without capitals and spaces.
@@ -113,7 +136,7 @@ impl Word<'_> {
         if has_digits && is_date(text) {
             return Some(FactKind::Date);
         }
-        if has_digits && !has_letters && text.chars().all(|c| c.is_numeric() || c == '.' || c == ',') {
+        if has_digits && !has_letters && is_number(text.trim_start_matches(MINUS)) {
             return Some(FactKind::Number);
         }
         if has_digits || text.contains(['@', '_']) {
@@ -131,8 +154,10 @@ impl Word<'_> {
     /// Returns the normalized form.
     pub(in super::super) fn compared(&self) -> String {
         let small = lower(self.text);
-        if self.kind() == Some(FactKind::Number) {
-            return number(&small);
+        match self.kind() {
+            Some(FactKind::Number) => return number(&small),
+            Some(FactKind::Date) => return padded(&small),
+            Some(FactKind::Id | FactKind::Name | FactKind::Negation) | None => {}
         }
         // `Petra's` and `Petra` are one name.
         small.strip_suffix("'s").unwrap_or(&small).to_owned()
@@ -176,15 +201,37 @@ fn is_date(text: &str) -> bool {
     is_time || is_day && (is_timed || day == text)
 }
 
+/// Pads the groups of a date or a time to two digits: `9:00` to `09:00`.
+fn padded(text: &str) -> String {
+    let mut padded = String::with_capacity(text.len() + 2);
+    for group in text.split_inclusive(['-', '/', '.', ':']) {
+        let digits = group.trim_end_matches(['-', '/', '.', ':']);
+        if digits.len() == 1 {
+            padded.push('0');
+        }
+        padded.push_str(group);
+    }
+    padded
+}
+
 /// Normalizes a number: `1,200` to `1200`, `48,30` and `48.30` to `48.3`. The last separator is the decimal one, unless it
 /// separates thousands.
 fn number(text: &str) -> String {
+    if let Some(positive) = text.strip_prefix(MINUS) {
+        return format!("-{}", number(positive));
+    }
     let last = text.rfind(['.', ',']);
     let Some(last) = last else { return text.to_owned() };
     let (whole, fraction) = (&text[..last], &text[last + 1..]);
+    // The first group of thousands has up to three digits and no zero at its start: `0,125` is a fraction.
+    let is_group = !whole.starts_with('0')
+        && whole
+            .split(',')
+            .next()
+            .is_some_and(|group| (1..=3).contains(&group.len()));
     // A separator that occurs twice cannot be a decimal one.
     let is_thousands = whole.contains(&text[last..=last])
-        || (text[last..].starts_with(',') && fraction.len() == 3 && !whole.contains('.'));
+        || (text[last..].starts_with(',') && fraction.len() == 3 && !whole.contains('.') && is_group);
     if is_thousands {
         return text.replace(['.', ','], "");
     }
@@ -209,6 +256,37 @@ mod tests {
     }
 
     #[test]
+    fn equal_values_in_two_notations_are_one_fact_and_different_values_are_two() {
+        for (one, other) in [
+            ("it is 0,125", "it is 0.125"),
+            ("it is -0,125", "it is −0.125"),
+            ("it is 1234,567", "it is 1234.567"),
+            ("it is 1,234", "it is 1234"),
+            ("at 9:00", "at 09:00"),
+            ("on 3.4.2026", "on 03.04.2026"),
+            ("it is (-5)", "it is -5"),
+            ("it is 10 - 5", "it is 10, 5"),
+            ("the list\n- 5", "the list: 5"),
+            ("No hay acceso", "sin acceso"),
+            ("Não há acesso", "sem acesso"),
+            ("Non c'è accesso", "senza accesso"),
+        ] {
+            assert_eq!(found(one), found(other), "{one} {other}");
+            assert!(!found(one).is_empty(), "{one}");
+        }
+        for (one, other) in [
+            ("it is -5", "it is 5"),
+            ("it is −5", "it is 5"),
+            ("it is 0,125", "it is 125"),
+            ("at 9:00", "at 9:01"),
+            ("No hay acceso", "Hay acceso"),
+            ("No hay acceso", "No hay problema"),
+        ] {
+            assert_ne!(found(one), found(other), "{one} {other}");
+        }
+    }
+
+    #[test]
     fn every_kind_of_fact_is_recognized_by_its_form() {
         use FactKind::{Date, Id, Name, Negation, Number};
         for (text, facts) in [
@@ -220,10 +298,10 @@ mod tests {
             (
                 "on 2026-01-02, 3/4/2026 or 24.12.2026 at 14:30.",
                 vec![
+                    (Date, "03/04/2026"),
                     (Date, "14:30"),
                     (Date, "2026-01-02"),
                     (Date, "24.12.2026"),
-                    (Date, "3/4/2026"),
                 ],
             ),
             ("since 2026-01-02T10:30:00Z", vec![(Date, "2026-01-02t10:30:00z")]),
