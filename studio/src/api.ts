@@ -19,7 +19,10 @@ export class Problem extends Error {
 }
 
 const TOKEN = "pirn-token";
+const MIN_WAIT = 250;
 const MAX_WAIT = 15_000;
+/** The longest time of a timer: until the token changes. */
+const FOREVER = 2 ** 31 - 1;
 const SILENCE = 45_000;
 
 interface Exported {
@@ -81,11 +84,18 @@ function headers(more: Record<string, string> = {}): Record<string, string> {
   return { ...more, "X-Pirn-Studio": "1", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
 }
 
-export function setToken(token: string) {
+/** Uses a token for every request from now on, and connects streams again. Returns false for a token that a header cannot contain. */
+export function setToken(token: string): boolean {
+  if (!/^[!-~]+$/.test(token.trim())) return false;
   sessionStorage.setItem(TOKEN, token.trim());
   tokenWanted.value = false;
   tokenVersion.value++;
+  tokenChange.abort();
+  tokenChange = new AbortController();
+  return true;
 }
+/** Aborted by the next change of the token. */
+let tokenChange = new AbortController();
 /** Changes with every new token: views repeat their requests. */
 export const tokenVersion = signal(0);
 
@@ -192,22 +202,26 @@ export interface StreamOptions {
 
 /**
  * Reads a stream of server-sent events. When the connection breaks (a restart of the service, for example) it connects again, waiting
- * 0.25 s, then twice as long each time up to 15 s, and continues after the last id, so that no event is lost or sent twice.
+ * 0.25 s, then twice as long each time up to 15 s, and continues after the last id, so that no event is lost or sent twice. A stream that
+ * was refused for its token connects again with the next one.
  */
 export async function stream(path: string, options: StreamOptions): Promise<void> {
   let last = options.after;
-  let wait = 250;
+  let wait = MIN_WAIT;
   for (;;) {
     let ended = false;
+    let isRefused = false;
+    const attempt = new AbortController();
+    for (const signal of [options.signal, tokenChange.signal]) signal.addEventListener("abort", () => attempt.abort(), { signal: attempt.signal });
     try {
       const response = await send(path, {
         headers: { Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) },
-        signal: options.signal,
+        signal: attempt.signal,
       });
       if (response.status === 204 || !response.body) ended = true;
       else
         ended = await readAll(response.body, (events) => {
-          wait = 250;
+          wait = MIN_WAIT;
           for (const one of events) if (one.id) last = one.id;
           options.onEvents(events);
         });
@@ -215,14 +229,16 @@ export async function stream(path: string, options: StreamOptions): Promise<void
       if (options.signal.aborted) return;
       if (error instanceof Problem && error.status >= 400 && error.status < 500) {
         options.onProblem?.(error);
-        if (!tokenWanted.value) return options.onEnd?.();
+        isRefused = error.status === 401;
+        if (!isRefused) return options.onEnd?.();
       }
     }
     if (options.signal.aborted) return;
     if (ended) return options.onEnd?.();
-    connection.value = "lost";
-    await pause(wait, options.signal);
-    wait = Math.min(wait * 2, MAX_WAIT);
+    if (!isRefused) connection.value = "lost";
+    await pause(isRefused ? FOREVER : wait, attempt.signal);
+    wait = attempt.signal.aborted ? MIN_WAIT : Math.min(wait * 2, MAX_WAIT);
+    attempt.abort();
   }
 }
 
@@ -249,6 +265,7 @@ async function readAll(body: ReadableStream<Uint8Array>, onEvents: (events: Sent
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
     const done = () => {
       clearTimeout(timer);
       removeEventListener("online", done);

@@ -1,6 +1,6 @@
 // The frame of every view: navigation, state of the connection, the request for a token, keyboard help.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { canChange, connection, exportedRuns, info, isExport, loadInfo, setToken, tokenVersion, tokenWanted } from "./api";
 import { go, href, route } from "./router";
 import { Dialog, helpOpen, KeyHelp, useKeys } from "./ui/keys";
@@ -91,20 +91,24 @@ function Notices() {
 
 function TokenDialog() {
   const field = useRef<HTMLInputElement>(null);
+  const [isRefused, setRefused] = useState(false);
   return (
     <Dialog label="Token" onClose={() => (tokenWanted.value = false)}>
       <form
         method="dialog"
         onSubmit={(event) => {
           event.preventDefault();
-          if (field.current?.value) setToken(field.current.value);
+          if (field.current?.value) setRefused(!setToken(field.current.value));
         }}
       >
         <p>The service requires a token of its <code>--token-file</code>. The page keeps it until the tab is closed.</p>
         <label class="field">
           Token
-          <input ref={field} type="password" autocomplete="off" autofocus required />
+          <input ref={field} type="password" autocomplete="off" autofocus required aria-invalid={isRefused} />
         </label>
+        <p class="invalid" aria-live="polite">
+          {isRefused && "The page cannot send this token: it has spaces, or characters other than ASCII letters, digits and punctuation. Copy the first word of its line in the token file."}
+        </p>
         <div class="actions">
           <button class="primary">Continue</button>
         </div>

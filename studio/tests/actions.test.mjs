@@ -407,6 +407,44 @@ describe("access", { skip, concurrency: false }, () => {
     }
   });
 
+  it("names the reason why it cannot send a token", async () => {
+    const service = await studio({ token: "secret-of-the-service" });
+    try {
+      const page = await open(service.url, "#/workflows");
+      for (const token of ["secret-🔑", "schlüssel", "secret-of-the-service roles=read"]) {
+        await page.locator("dialog input").fill(token);
+        await button(page, "Continue").click();
+        await page.getByText("The page cannot send this token").waitFor();
+      }
+      await page.locator("dialog input").fill(" secret-of-the-service ");
+      await button(page, "Continue").click();
+      await page.getByRole("link", { name: "letter" }).waitFor();
+      assert.equal(await page.getByText("Disconnected").count(), 0);
+      await close(page);
+    } finally {
+      await service.close();
+    }
+  });
+
+  it("connects its streams again with a new token", async () => {
+    const service = await studio({ token: "secret-of-the-service" });
+    try {
+      const page = await open(service.url, "#/runs");
+      await page.getByRole("button", { name: "Close" }).click();
+      // Without a token, a new list asks for it again. The stream of changes stays the same.
+      await page.getByLabel("Status").selectOption("completed");
+      const stream = page.waitForRequest((one) => one.url().endsWith("/v1/status") && one.headers().authorization === "Bearer secret-of-the-service");
+      await page.locator("dialog input").fill("secret-of-the-service");
+      await button(page, "Continue").click();
+      await stream;
+      await service.call("/runs", { workflow: "letter", runId: "letter-token", input: { name: "Ingrid" } });
+      await page.locator("tbody tr", { hasText: "letter-token" }).waitFor();
+      await close(page);
+    } finally {
+      await service.close();
+    }
+  });
+
   it("has no actions in the mode `read`, and the service refuses those of the page", async () => {
     const service = await studio({ studio: "read" });
     try {

@@ -191,7 +191,7 @@ function Filters({ search }: { search: URLSearchParams }) {
       (answer) => setWorkflows(answer.workflows.map((one) => one.id)),
       () => undefined,
     );
-  }, []);
+  }, [tokenVersion.value]);
   const set = (name: string) => (e: { currentTarget: HTMLInputElement | HTMLSelectElement }) => setQuery({ [name]: e.currentTarget.value, after: undefined });
   const workflow = search.get("workflow") ?? "";
   return (
