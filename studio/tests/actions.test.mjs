@@ -323,6 +323,18 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     }
   });
 
+  it("isolates values whose marks change the direction of the text after them", async () => {
+    // The name contains an override of the direction that does not end: the value after it would be drawn to its left.
+    await service.call("/runs?wait=10", { workflow: "letter", runId: "letter-bidi", input: { name: "Ingrid", "\u202eredro": "A-1" } });
+    const page = await open(service.url, "#/runs/letter-bidi/events?event=1");
+    await page.locator(".row", { hasText: "NODE_COMPLETED" }).first().click();
+    const line = page.locator(".raw .json-line", { hasText: "redro" }).first();
+    await line.waitFor();
+    const [name, value] = await line.locator("span").evaluateAll((spans) => spans.map((span) => span.getBoundingClientRect().left));
+    assert.ok(name < value, `${name} ${value}`);
+    await close(page);
+  });
+
   it("shows questions of a run again after the service has restarted", async () => {
     await service.call("/runs", { workflow: "survey", runId: "survey-restart", input: {} });
     await asked(service, "survey-restart");

@@ -118,6 +118,14 @@ describe("the page", { skip, concurrency: false }, () => {
       await close(page);
     });
 
+    it("counts the steps up to the number of the last one", async () => {
+      const page = await open(desk.url, "#/runs/desk/graph");
+      await page.waitForSelector(".position:has-text('step')");
+      const [, step, last] = /^step (\d+) of (\d+)/.exec(await text(page, ".position"));
+      assert.equal(step, last);
+      await close(page);
+    });
+
     it("moves the cursor to the step of a link to the open run", async () => {
       const page = await open(desk.url, "#/runs/desk/events?step=2");
       await page.waitForSelector(".position:has-text('step 2 of')");

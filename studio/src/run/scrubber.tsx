@@ -12,8 +12,8 @@ export function Scrubber({ run }: { run: OpenRun }) {
   const now = model.countAt(position);
   const at = model.timeAt(position);
   const step = cursor.step.value;
-  const steps = run.steps.value?.list.length;
-  const text = `${step === undefined ? `event ${count(now)} of ${count(max)}` : `step ${count(step)} of ${count(steps)}`}, +${duration(at - model.startAt)}`;
+  const last = run.steps.value?.list.at(-1)?.step;
+  const text = `${step === undefined ? `event ${count(now)} of ${count(max)}` : `step ${count(step)} of ${count(last)}`}, +${duration(at - model.startAt)}`;
   return (
     <div class="scrubber">
       <button class="icon" aria-label="One step back" title="One step back (←)" onClick={() => cursor.by(-1)} disabled={now <= 1}>◂</button>

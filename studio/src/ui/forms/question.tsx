@@ -5,7 +5,7 @@ import { canChange } from "../../api";
 import { lazy } from "../../lazy";
 import { href } from "../../router";
 import type { Interaction, Json, JsonObject } from "../../types";
-import { brief, duration, iso } from "../text/format";
+import { choiceTexts, duration, iso } from "../text/format";
 import { JsonTree } from "../text/json";
 import { useNow } from "../now";
 
@@ -53,7 +53,7 @@ export function QuestionCard({ question, onAnswered, showRun }: { question: Inte
           </>
         )}
         {consent ? "tool" : "node"} <code>{consent ? consent.name : question.nodeId}</code>
-        {question.assignee && <> for {question.assignee}</>}
+        {question.assignee && <> for <bdi>{question.assignee}</bdi></>}
         {question.askedAt !== undefined && (
           <>
             , asked <time dateTime={iso(question.askedAt)}>{roughly(now - question.askedAt)} ago</time>
@@ -96,6 +96,6 @@ function Remaining({ question, now }: { question: Interaction; now: number }) {
 
 function ReadOnly({ question, consent }: { question: Interaction; consent?: Consent }) {
   if (consent) return <JsonTree value={consent.arguments} name="arguments" />;
-  if (question.choices?.length) return <p>Choices: {question.choices.map((choice) => brief(choice as Json)).join(", ")}</p>;
+  if (question.choices?.length) return <p>Choices: {choiceTexts(question.choices as Json[]).join(", ")}</p>;
   return question.schema ? <JsonTree value={question.schema} name="schema" open={false} /> : null;
 }

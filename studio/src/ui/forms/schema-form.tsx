@@ -5,7 +5,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { type Field, fieldOf, numberFrom, parseJson, type Problem, problems, type Schema, withProperty } from "../../data/schema";
 import type { Json } from "../../types";
-import { brief } from "../text/format";
+import { choiceTexts } from "../text/format";
 import { useId } from "../id";
 import { ProblemBox, toProblem } from "../resource";
 import type { Problem as ApiProblem } from "../../api";
@@ -217,13 +217,14 @@ function GroupInput({ form, field, value, pointer, onChange, isRoot }: InputProp
 function ChoiceInput({ field, value, onChange }: Pick<InputProps, "field" | "value" | "onChange">) {
   const name = useId();
   const chosen = stringify(value);
+  const texts = choiceTexts(field.choices!);
   return (
     <div class="choices">
-      {field.choices!.map((choice) => {
+      {field.choices!.map((choice, at) => {
         const key = stringify(choice);
         return (
           <label key={key} class="choice">
-            <input type="radio" name={name} checked={key === chosen} onChange={() => onChange(choice)} /> {brief(choice)}
+            <input type="radio" name={name} checked={key === chosen} onChange={() => onChange(choice)} /> <bdi>{texts[at]}</bdi>
           </label>
         );
       })}
@@ -285,9 +286,9 @@ function SimpleInput({ field, value, onChange, id, describedBy, isInvalid, title
     return (
       <select {...common} value={at} onChange={(event) => onChange(field.choices![Number(event.currentTarget.value)])}>
         <option value={-1}>Choose…</option>
-        {field.choices!.map((choice, index) => (
+        {choiceTexts(field.choices!).map((text, index) => (
           <option key={index} value={index}>
-            {brief(choice)}
+            {text}
           </option>
         ))}
       </select>

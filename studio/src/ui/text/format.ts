@@ -49,6 +49,11 @@ export function brief(value: Json | undefined, limit = 160): string {
   const text = (typeof value === "string" ? value : (stringify(value) ?? "")).slice(0, limit * 4).replace(/\s+/g, " ");
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
+/** Texts of choices. Those that would look equal, such as `1` and `"1"`, or that are empty are JSON. */
+export function choiceTexts(choices: Json[]): string[] {
+  const texts = choices.map((one) => brief(one));
+  return texts.map((text, at) => (text.trim() !== "" && texts.indexOf(text) === texts.lastIndexOf(text) ? text : stringify(choices[at])));
+}
 export const pretty = (value: unknown): string => (typeof value === "string" ? value : (stringify(value, 2) ?? ""));
 /** The text of a message's content: a string, or the text parts of a list. */
 export function contentText(content: Json | undefined): string {
