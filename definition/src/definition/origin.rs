@@ -1,6 +1,6 @@
 //! Origin of a definition: its source text, and the position of each of its parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -115,18 +115,24 @@ pub(crate) struct LoadGaps {
     pub(crate) faulty: bool,
     /// A node is missing.
     pub(crate) nodes: bool,
+    /// A variable is missing.
+    pub(crate) variables: bool,
     /// An edge, route, path or `onError` is missing.
     pub(crate) transitions: bool,
     /// Nodes with a placeholder as their config, ascending.
     pub(crate) placeholders: Vec<usize>,
+    /// Starts of the objects and lists that lost a part whose fault is reported.
+    pub(crate) incomplete: BTreeSet<u32>,
 }
 
 /// Value for a definition without missing parts.
 static WHOLE: LoadGaps = LoadGaps {
     faulty: false,
     nodes: false,
+    variables: false,
     transitions: false,
     placeholders: Vec::new(),
+    incomplete: BTreeSet::new(),
 };
 
 impl Origin {
@@ -145,6 +151,12 @@ impl Origin {
 
     pub(crate) fn holes(&self) -> &LoadGaps {
         self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
+    }
+
+    /// Returns true if the part named by `steps`, or else its deepest ancestor that exists, lost a part whose fault is reported.
+    pub(crate) fn is_incomplete(&self, steps: &[Step]) -> bool {
+        let part = self.0.as_deref();
+        part.is_some_and(|part| part.holes.incomplete.contains(&part.tree.deepest(steps).span.start))
     }
 
     /// Returns a fault at the part of the definition named by `pointer`, or at its deepest ancestor that exists.

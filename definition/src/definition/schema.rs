@@ -25,6 +25,7 @@ pub fn schema() -> Value {
     }
     widen_actions(&mut defs);
     widen_nodes(&mut defs);
+    defs.values_mut().for_each(allow_null);
     defs.insert("Bundle".to_owned(), bundle());
     for name in ["WorkflowDefinition", "TriggerDefinition", "Profile", "Bundle"] {
         let properties = defs.get_mut(name).and_then(|def| def.get_mut("properties"));
@@ -49,7 +50,7 @@ fn reference(name: &str) -> Value {
 }
 
 fn bundle() -> Value {
-    let list = |name: &str| json!({"type": "array", "items": reference(name)});
+    let list = |name: &str| json!({"type": ["array", "null"], "items": reference(name)});
     json!({
         "type": "object",
         "properties": {
@@ -212,6 +213,40 @@ fn widen_actions(defs: &mut Map<String, Value>) {
         } else {
             json!(["type"])
         };
+    }
+}
+
+/// Accepts `null` for each field that may be absent, as the loader does.
+fn allow_null(part: &mut Value) {
+    match part {
+        Value::Object(part) => {
+            let required = part.get("required").cloned().unwrap_or_default();
+            let is_required = |name: &str| {
+                let mut names = required.as_array().into_iter().flatten();
+                names.any(|required| required == name)
+            };
+            if let Some(Value::Object(properties)) = part.get_mut("properties") {
+                for (_, form) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
+                    if let Some(form) = form.as_object_mut().filter(|form| !accepts_null(form)) {
+                        let own = std::mem::take(form);
+                        form.insert("anyOf".to_owned(), json!([own, {"type": "null"}]));
+                    }
+                }
+            }
+            part.values_mut().for_each(allow_null);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(allow_null),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Returns true if a schema without constraints, or of a type that includes null, accepts `null`.
+fn accepts_null(form: &Map<String, Value>) -> bool {
+    let is_null = |kind: &Value| kind == "null";
+    match (form.get("type"), form.get("anyOf")) {
+        (Some(Value::Array(kinds)), _) => kinds.iter().any(is_null),
+        (_, Some(Value::Array(forms))) => forms.iter().any(|form| form.get("type").is_some_and(is_null)),
+        (kind, _) => kind.is_none() && form.keys().all(|key| matches!(key.as_str(), "description" | "default")),
     }
 }
 

@@ -140,7 +140,10 @@ pub enum SkillError {
 /// Splits a text into its head, without the lines `---`, and the rest.
 fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let after = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n"))?;
+    let (first, after) = text.split_once('\n')?;
+    if first.trim_end() != "---" {
+        return None;
+    }
     let mut at = 0;
     for line in after.split_inclusive('\n') {
         if line.trim_end() == "---" {
@@ -167,11 +170,16 @@ fn fields(head: &str) -> Result<Vec<(String, String)>, SkillError> {
             .split_once(':')
             .filter(|_| !line.starts_with([' ', '\t', '-']))
             .ok_or_else(wrong)?;
+        let value = value.trim();
+        // The items of a list need no indentation.
+        let is_item =
+            |line: &str| (value.is_empty() || value.starts_with('#')) && (line == "-" || line.starts_with("- "));
         let mut more = Vec::new();
-        while let Some(next) = lines.next_if(|next| next.starts_with([' ', '\t']) || next.trim().is_empty()) {
+        while let Some(next) =
+            lines.next_if(|next| next.starts_with([' ', '\t']) || next.trim().is_empty() || is_item(next))
+        {
             more.push(next.trim());
         }
-        let value = value.trim();
         let text = match value.trim_end_matches(['-', '+']) {
             "|" => more.join("\n"),
             ">" | "" => more.join(" "),
@@ -182,14 +190,28 @@ fn fields(head: &str) -> Result<Vec<(String, String)>, SkillError> {
     Ok(fields)
 }
 
-/// Returns a plain or quoted text. A comment after a plain text is removed.
+/// Returns a plain or quoted text. A comment after the text is removed.
 fn unquoted(text: &str) -> Option<String> {
+    let is_comment =
+        |rest: &str| rest.is_empty() || rest.trim_start_matches([' ', '\t']).starts_with('#') && !rest.starts_with('#');
     if let Some(rest) = text.strip_prefix('\'') {
-        return rest.strip_suffix('\'').map(|inner| inner.replace("''", "'"));
+        // Two quotes are a quote in the text.
+        let (mut inner, mut rest) = (String::new(), rest);
+        loop {
+            let (piece, after) = rest.split_once('\'')?;
+            inner.push_str(piece);
+            let Some(more) = after.strip_prefix('\'') else {
+                return is_comment(after).then_some(inner);
+            };
+            inner.push('\'');
+            rest = more;
+        }
     }
     if text.starts_with('"') {
         // Escapes of JSON are those of YAML that texts in heads use.
-        return serde_json::from_str(text).ok();
+        let mut texts = serde_json::Deserializer::from_str(text).into_iter::<String>();
+        let inner = texts.next()?.ok()?;
+        return is_comment(&text[texts.byte_offset()..]).then_some(inner);
     }
     Some(text.split(" #").next().unwrap_or_default().trim_end().to_owned())
 }
@@ -215,6 +237,9 @@ mod tests {
             ("description: >-\n  two\n  lines", "two lines"),
             ("description: |\n  two\n  lines", "two\nlines"),
             ("description: starts\n  and goes on", "starts and goes on"),
+            ("description: 'It''s' # why", "It's"),
+            ("description: \"a \\u00fc\" # why", "a ü"),
+            ("allowed-tools:\n- Read\n- Grep: x\ndescription: d", "d"),
         ] {
             for end in ["\n", "\r\n"] {
                 let text = format!("---\nname: pdf\nlicense: MIT\nmetadata:\n  author: x\n{written}\n---\n\n# Body\n")
@@ -239,6 +264,8 @@ mod tests {
             ("---\ndescription: x\n---\n", "no `name`"),
             ("---\nname: Big Name\ndescription: x\n---\n", "lower-case"),
             ("---\nname: x\ndescription: \"open\n---\n", "not of the form"),
+            ("---\nname: x\ndescription: 'a' b\n---\n", "not of the form"),
+            ("---\nname: x\n- item\ndescription: y\n---\n", "not of the form"),
             ("---\n- list\n---\n", "not of the form"),
             (
                 &format!("---\nname: x\ndescription: {}\n---\n", "y".repeat(1_025)),
@@ -249,6 +276,7 @@ mod tests {
             assert!(why.contains(part), "{text}: {why}");
         }
         assert!(Skill::default().read().unwrap_err().to_string().contains("no SKILL.md"));
+        assert!(skill("--- \nname: x\ndescription: y\n--- \n").read().is_ok());
         let mut large = skill("---\nname: x\ndescription: y\n---\n");
         large.files.insert("big".to_owned(), "z".repeat(MAX_SKILL_BYTES));
         assert!(large.read().unwrap_err().to_string().contains("bytes"));

@@ -220,7 +220,7 @@ fn compile_one(
     let mut found = Diagnostics::new(report.origin);
     let (nodes, forks, reducers, snippets) = compile(Snippets::unchecked(), &mut found);
     // An unknown name may be defined in a part that could not be read.
-    let is_whole = !holes.nodes && holes.placeholders.is_empty() && context.unreadable.is_empty();
+    let is_whole = !holes.nodes && !holes.variables && holes.placeholders.is_empty() && context.unreadable.is_empty();
     let known = if is_whole {
         KnownNames::of_workflow(variable_names, &adjacency.by_id, definition)
     } else {
@@ -462,7 +462,10 @@ fn check_outer_triggers(
 ) {
     let alone = workflows.is_empty() && context.registered.is_empty() && context.unreadable.is_empty();
     // If no workflow is loaded or a part could not be read, the names of the variables are incomplete.
-    let has_gaps = workflows.iter().any(|workflow| workflow.origin.holes().nodes);
+    let has_gaps = workflows.iter().any(|workflow| {
+        let holes = workflow.origin.holes();
+        holes.nodes || holes.variables
+    });
     let variables = (!alone && !has_gaps).then_some(variable_names);
     let mut seen = BTreeSet::new();
     for (place, trigger) in triggers.iter().enumerate() {

@@ -132,7 +132,8 @@ impl CompileContext<'_> {
         report: &mut Diagnostics<'_>,
     ) {
         // A part that could not be read may assign any variable.
-        if report.origin.holes().nodes || !self.unreadable.is_empty() {
+        let holes = report.origin.holes();
+        if holes.nodes || holes.variables || !self.unreadable.is_empty() {
             return;
         }
         for (number, name) in names.iter().enumerate() {

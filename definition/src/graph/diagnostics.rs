@@ -72,16 +72,30 @@ impl<'a> Diagnostics<'a> {
     }
 
     pub(super) fn fault(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
-        if !self.is_full() {
+        if !self.is_full() && !self.is_echo(code, pointer) {
             self.faults.push(self.origin.fault(code, pointer, message));
         }
     }
 
     pub(super) fn fault_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
-        if !self.is_full() {
+        if !self.is_full() && !self.is_echo(code, pointer) {
             self.faults
                 .push(self.origin.fault(code, pointer, message).with_help(help));
         }
+    }
+
+    /// Returns true if the fault is that a part is absent which the loader has removed, with a fault of its own.
+    fn is_echo(&self, code: FaultCode, pointer: &[Step]) -> bool {
+        let is_of_fields = matches!(
+            code,
+            FaultCode::MissingField
+                | FaultCode::InvalidValue
+                | FaultCode::InvalidForkPathIds
+                | FaultCode::InvalidThreshold
+                | FaultCode::InvalidHistoryOptions
+                | FaultCode::InvalidCallback
+        );
+        is_of_fields && self.origin.is_incomplete(pointer)
     }
 
     /// Adds a fault about an unknown name; the help suggests the most similar known one.

@@ -46,7 +46,7 @@ pub(super) fn check_trigger<'t>(
         snippets.expression(expression, || child(&condition, "expression"), report);
     }
     if let Some(id) = &trigger.workflow_id
-        && names.find(id).is_none()
+        && !names.may_exist(id)
     {
         let message = format!("unknown workflow `{id}`");
         report.fault(

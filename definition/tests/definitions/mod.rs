@@ -7,6 +7,8 @@ mod history_options;
 mod legacy;
 mod loader;
 #[cfg(feature = "schema")]
+mod replaced_values;
+#[cfg(feature = "schema")]
 mod schema;
 mod seeds;
 mod sizes;

@@ -41,6 +41,16 @@ fn an_unknown_field_suggests_the_nearest_valid_field() {
 }
 
 #[test]
+fn a_command_or_request_of_a_wrong_type_is_reported_once() {
+    for kind in ["command", "http"] {
+        let mut wrong = json!({"name": "t", "description": "d"});
+        wrong[kind] = json!("git log");
+        let found = faults(wrong);
+        assert_eq!(found, [(format!("/{kind}"), "must be a table".to_owned())]);
+    }
+}
+
+#[test]
 fn a_wrong_value_is_reported_with_its_location() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     for (wrong, pointer, part) in [

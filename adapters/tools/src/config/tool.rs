@@ -109,16 +109,18 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     let properties = properties(&input_schema);
     let known = properties.as_deref();
     let limits = CallLimits::read(fields);
+    let is_given = fields.has("command") || fields.has("http");
     let kind = match (fields.table("command"), fields.table("http")) {
         (Some(table), None) => Kind::Command(fields.within("command", table, |fields| command(fields, folder, known))),
         (None, Some(table)) => Kind::Http(fields.within("http", table, |fields| http(fields, known))),
         (both, _) => {
-            let message = if both.is_some() {
-                "a tool has one of `command` and `http`, not both"
-            } else {
-                "a tool needs a table `command` or `http`: command = { program = \"git\", args = [\"log\"] }"
-            };
-            fields.fault("", message);
+            if both.is_some() {
+                fields.fault("", "a tool has one of `command` and `http`, not both");
+            } else if !is_given {
+                let message =
+                    "a tool needs a table `command` or `http`: command = { program = \"git\", args = [\"log\"] }";
+                fields.fault("", message);
+            }
             Kind::Command(CommandConfig::default())
         }
     };

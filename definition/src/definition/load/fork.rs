@@ -153,6 +153,11 @@ fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
     };
     let mut columns = [Vec::new(), Vec::new()];
     for item in items {
+        if !item.is_object() {
+            let message = format!("`forkPaths`: expected an object, found {}", item.kind());
+            loader.fault_in(FaultCode::InvalidForkPathIds, item, message);
+            continue;
+        }
         for (column, field) in columns.iter_mut().zip(["pathId", "childNodeId"]) {
             match item.get(field) {
                 Some(value) => column.push(value.clone()),

@@ -48,7 +48,8 @@ pub struct Loaded {
     pub triggers: Vec<Located<TriggerDefinition>>,
     /// Model profiles.
     pub profiles: Vec<Located<Profile>>,
-    /// Ids of workflows that could not be read at all. References to them are not reported as unknown.
+    /// Ids of workflows that could not be read at all; empty if a workflow has no readable id. References to them are not reported as
+    /// unknown.
     pub unreadable: Vec<String>,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -94,6 +95,7 @@ pub fn load(file: &SourceFile) -> Loaded {
         source,
         out: Loaded::default(),
         reported: BTreeSet::new(),
+        gaps: BTreeSet::new(),
     };
     if script::is_script(&file.name) {
         script::load(&mut loader, file);
@@ -183,6 +185,8 @@ struct Loader {
     out: Loaded,
     /// Fields that have another fault than being absent: the start of their object, and the field.
     reported: BTreeSet<(u32, &'static str)>,
+    /// Starts of the objects and lists of the current definition that lost a part with a fault.
+    gaps: BTreeSet<u32>,
 }
 
 impl Loader {
@@ -277,7 +281,11 @@ impl Loader {
 
     fn trigger(&mut self, mut tree: Tree) {
         if let Some(value) = trigger::read_trigger(self, &mut tree) {
-            let origin = Origin::new(&self.source, tree, LoadGaps::default());
+            let gaps = LoadGaps {
+                incomplete: std::mem::take(&mut self.gaps),
+                ..LoadGaps::default()
+            };
+            let origin = Origin::new(&self.source, tree, gaps);
             self.out.triggers.push(Located { value, origin });
         }
     }
@@ -319,9 +327,10 @@ impl Loader {
 
     /// Reads a `T` and reports mismatches. `parents` are the keys that lead to it.
     fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, pointer: &[&str]) -> Option<T> {
-        let (value, problems) = read::read::<T>(tree);
-        self.report(&problems, pointer);
-        value
+        let result = read::read::<T>(tree);
+        self.gaps.extend(result.incomplete);
+        self.report(&result.problems, pointer);
+        result.value
     }
 
     /// Reports problems; a misspelt field is not also reported as missing.
@@ -334,6 +343,7 @@ impl Loader {
                 .missing()
                 .is_some_and(|missing| self.reported.contains(&missing));
             self.reported.extend(problem.meant());
+            self.gaps.extend(problem.meant().map(|(object, _)| object));
             if !echo {
                 self.out.faults.push(problem.fault(&self.source, pointer));
             }

@@ -70,6 +70,7 @@ pub(super) fn read_node(
     }
     let mut config = tree.take("config");
     let led_on = tree.get("onError").is_some();
+    let has_type = tree.get("type").is_some_and(|word| !matches!(word.value, Json::Null));
     let frame = loader.read::<Frame>(tree, &["nodes"]);
     let word = frame.as_ref().and_then(|frame| frame.word.clone());
     holes.transitions |= led_on && tree.get("onError").is_none();
@@ -77,7 +78,7 @@ pub(super) fn read_node(
         read_config(loader, tree, &word, &mut config.value, holes)
     } else {
         let echo = loader.reported.contains(&(tree.span.start, "type"));
-        if frame.is_some() && !echo {
+        if frame.is_some() && !echo && !has_type {
             loader.fault_in(FaultCode::MissingField, tree, "`type` is missing");
         }
         None
@@ -235,6 +236,7 @@ fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOpera
         if let (Json::Object(members), Some(outer)) = (inner.value.value, config.members_mut()) {
             outer.extend(members);
         } else {
+            loader.gaps.insert(config.span.start);
             let (span, message) = (inner.value.span, format!("`{word}`: expected an object"));
             let fault = loader.source.fault(FaultCode::InvalidValue, span, span, message);
             loader.out.faults.push(fault);

@@ -135,14 +135,32 @@ impl Problem {
     }
 }
 
+/// Result of [`read`].
+pub(crate) struct ReadResult<T> {
+    pub(crate) value: Option<T>,
+    pub(crate) problems: Vec<Problem>,
+    /// Starts of the objects and lists that lost a part.
+    pub(crate) incomplete: Vec<u32>,
+}
+
 /// Returns the mismatches between `tree` and a `T`.
 pub(crate) fn problems<T: DeserializeOwned>(tree: &Tree) -> Vec<Problem> {
     let mut copy = tree.clone();
-    read::<T>(&mut copy).1
+    read::<T>(&mut copy).problems
 }
 
 /// Reads a `T`. Mismatched parts are removed from `tree`; the result is `None` if a required part is then missing.
-pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Problem>) {
+pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> ReadResult<T> {
+    let mut incomplete = Vec::new();
+    let (value, problems) = read_parts(tree, &mut incomplete);
+    ReadResult {
+        value,
+        problems,
+        incomplete,
+    }
+}
+
+fn read_parts<T: DeserializeOwned>(tree: &mut Tree, incomplete: &mut Vec<u32>) -> (Option<T>, Vec<Problem>) {
     let mut found = Vec::new();
     let mut removed: Vec<Vec<Step>> = Vec::new();
     let mut left = MAX_PROBLEMS;
@@ -179,6 +197,8 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
             }
             None => (place.span, place.get("id").unwrap_or(place).span),
         };
+        let parent = steps.split_last().map_or(&steps[..], |(_, parent)| parent);
+        incomplete.push(tree.deepest(parent).span.start);
         let taken = tree.remove(&steps);
         if !is_echo(&removed, &steps, &mismatch) {
             found.push(Problem {

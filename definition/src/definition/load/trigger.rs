@@ -16,6 +16,11 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         );
         return None;
     }
+    for key in ["condition", "schedule"] {
+        if tree.get(key).is_some_and(|value| matches!(value.value, Json::Null)) {
+            tree.take(key);
+        }
+    }
     let word = tree.take("type");
     let is_word = |wanted: &str| {
         let word = word.as_ref().and_then(|word| word.value.as_text());

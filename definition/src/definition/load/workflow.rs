@@ -26,9 +26,11 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
             &tree,
             format!("expected a workflow, found {}", tree.kind()),
         );
+        loader.out.unreadable.push(String::new());
         return;
     }
     let before = loader.out.faults.len();
+    loader.gaps.clear();
     let mut holes = LoadGaps::default();
     insert_skills(loader, &mut tree);
     insert_scripts(loader, &mut tree);
@@ -38,7 +40,9 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     let [nodes, edges, variables, triggers, mut config] = taken;
     let mut nodes = check_list(loader, &tree, "nodes", nodes, true);
     let mut edges = check_list(loader, &tree, "edges", edges, true);
+    let has_variables = variables.is_some();
     let mut variables = check_list(loader, &tree, "variables", variables, false);
+    holes.variables = has_variables && variables.is_none();
     let mut triggers = check_list(loader, &tree, "triggers", triggers, false);
 
     holes.transitions |= edges.is_none();
@@ -60,7 +64,9 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
             }
             normalise_node(loader, node);
         }
+        let before = loader.out.faults.len();
         resolve_forks(loader, nodes, &read_edges);
+        holes.transitions |= loader.out.faults.len() > before;
     }
     let mut place = 0;
     let read_nodes: Vec<NodeDefinition> = read_each(&mut nodes, |node| {
@@ -76,7 +82,9 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         if loader.is_full() {
             return None;
         }
-        loader.read::<VariableDefinition>(tree, &["variables"])
+        let read = loader.read::<VariableDefinition>(tree, &["variables"]);
+        holes.variables |= read.is_none();
+        read
     });
     let read_triggers: Vec<TriggerDefinition> = read_each(&mut triggers, |tree| {
         if loader.is_full() {
@@ -89,9 +97,8 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         .and_then(|member| loader.read::<WorkflowConfig>(&mut member.value, &["config"]));
 
     let Some(head) = head else {
-        if let Some(id) = tree.get("id").and_then(Tree::as_text) {
-            loader.out.unreadable.push(id.to_owned());
-        }
+        let id = tree.get("id").and_then(Tree::as_text).unwrap_or_default();
+        loader.out.unreadable.push(id.to_owned());
         return;
     };
     let workflow = WorkflowDefinition {
@@ -111,6 +118,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         members.extend([nodes, edges, variables, triggers, config].into_iter().flatten());
     }
     holes.faulty = loader.out.faults.len() > before;
+    holes.incomplete = std::mem::take(&mut loader.gaps);
     let origin = Origin::new(&loader.source, tree, holes);
     loader.out.workflows.push(Located {
         value: workflow,

@@ -366,6 +366,10 @@ pub struct WorkflowConfig {
     /// Limits on the resources of a run of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// Maximum number of agents that the workflow starts. Set for workflows that a model submits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub max_agents: Option<u64>,
 }
 
 impl WorkflowConfig {

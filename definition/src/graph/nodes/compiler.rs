@@ -50,7 +50,8 @@ impl NodeCompiler<'_, '_> {
             let known = placeholders.binary_search(&place).is_err();
             match (&node.config, self.partners[place]) {
                 (NodeConfig::Fork(fork), partner) if known => {
-                    if !self.report.origin.holes().transitions {
+                    let holes = self.report.origin.holes();
+                    if !holes.transitions && !holes.nodes {
                         check_fork(definition, place, fork, self.adjacency, self.report);
                     }
                     let Some(join) = partner else { continue };

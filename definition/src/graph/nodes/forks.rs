@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::compiler::NodeCompiler;
+use crate::definition::json::Step;
 use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig, pointer_token};
 use crate::graph::diagnostics::pointer;
 use crate::graph::model::{Fork, ForkPath, JoinRule, NodeIx};
@@ -54,7 +55,9 @@ impl NodeCompiler<'_, '_> {
     pub(super) fn check_join(&mut self, place: usize, join: &JoinConfig) {
         let pointer = |key: &str| pointer!["nodes", place, "config", key];
         let count = join.fork_path_ids.len();
-        if count == 0 {
+        let is_whole = !self.report.origin.is_incomplete(&pointer("forkPathIds"));
+        // The paths of a legacy JOIN are those of its FORK.
+        if count == 0 && !self.report.origin.holes().transitions {
             let message = "a JOIN needs the path ids of its FORK";
             self.report
                 .fault(FaultCode::InvalidForkPathIds, &pointer("forkPathIds"), message);
@@ -62,6 +65,7 @@ impl NodeCompiler<'_, '_> {
         if let Some(main) = &join.main_path_id
             && !join.fork_path_ids.contains(main)
             && count > 0
+            && is_whole
         {
             let message = format!(
                 "`{main}` is not one of this JOIN\'s paths [{}]",
@@ -89,7 +93,18 @@ impl NodeCompiler<'_, '_> {
                     .fault(FaultCode::InvalidThreshold, &pointer("threshold"), message);
             }
         }
+        self.check_threshold_use(join.join_strategy, join.threshold, &pointer("threshold"));
         self.report.seconds(join.timeout, || pointer("timeout"));
+    }
+
+    /// Warns about a threshold that the strategy ignores.
+    pub(super) fn check_threshold_use(&mut self, strategy: JoinStrategy, threshold: Option<u32>, pointer: &[Step]) {
+        if threshold.is_some() && strategy != JoinStrategy::SuccessCountThreshold {
+            let message = format!("`threshold` is ignored by the strategy {}", strategy.as_str());
+            let help = "remove it, or write `\"joinStrategy\": \"SUCCESS_COUNT_THRESHOLD\"`";
+            self.report
+                .warn_with_help(FaultCode::InvalidThreshold, pointer, message, help);
+        }
     }
 }
 

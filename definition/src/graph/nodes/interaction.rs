@@ -15,6 +15,8 @@ impl NodeCompiler<'_, '_> {
         if let Some(name) = &config.assign_to {
             self.report.variable_name(name, &child(&pointer, "assignTo"));
         }
+        // A field that is absent because of a fault of its own is no reason to report the others.
+        let is_whole = !self.report.origin.is_incomplete(&pointer);
         let mut fault = |key: &str, message: &str| {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
@@ -26,7 +28,7 @@ impl NodeCompiler<'_, '_> {
             fault("choices", "`choices` needs at least one answer");
         }
         let is_timed = config.timeout_ms.is_some_and(|after_ms| after_ms > 0);
-        if config.on_timeout.is_some() && !is_timed {
+        if config.on_timeout.is_some() && !is_timed && is_whole {
             fault("onTimeout", "`onTimeout` requires `timeoutMs`");
         }
         let wants_default = config.on_timeout == Some(OnTimeout::Word(TimeoutWord::Default));
@@ -35,7 +37,9 @@ impl NodeCompiler<'_, '_> {
             (Some(default), Some(choices)) if !choices.contains(default) => {
                 fault("default", "the default is not one of `choices`");
             }
-            (Some(_), _) if !wants_default => fault("default", "`default` requires `onTimeout: \"default\"`"),
+            (Some(_), _) if !wants_default && is_whole => {
+                fault("default", "`default` requires `onTimeout: \"default\"`")
+            }
             (None | Some(_), _) => {}
         }
         if let Some(schema) = &config.schema {

@@ -139,7 +139,9 @@ impl NodeCompiler<'_, '_> {
     fn dynamic(&mut self, place: usize, llm: &LlmConfig) -> Option<DynamicRules> {
         let rules = DynamicRules::of(llm);
         let pointer = pointer!["nodes", place, "config", "dynamic"];
-        if rules.is_none() && llm.dynamic.is_some() {
+        let tools = pointer!["nodes", place, "config", "tools"];
+        let is_whole = !self.report.origin.is_incomplete(&tools);
+        if rules.is_none() && llm.dynamic.is_some() && is_whole {
             let message = "`dynamic` requires the tool `run_workflow` in `tools`";
             self.report.fault(FaultCode::InvalidValue, &pointer, message);
         }

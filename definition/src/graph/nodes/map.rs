@@ -25,6 +25,7 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidThreshold, &child(&pointer, "threshold"), message);
         }
+        self.check_threshold_use(map.join_strategy, map.threshold, &child(&pointer, "threshold"));
         if map.concurrency == Some(0) {
             let message = "`concurrency` must be at least 1";
             self.report

@@ -57,6 +57,11 @@ impl<'a> WorkflowNames<'a> {
         self.0.get(id).copied()
     }
 
+    /// Returns true if the workflow exists, or if the id of some workflow could not be read.
+    pub(in crate::graph) fn may_exist(&self, id: &str) -> bool {
+        self.0.contains_key(id) || self.0.contains_key("")
+    }
+
     pub(in crate::graph) fn calls_normal(&self, node: &NodeDefinition) -> bool {
         node.config
             .as_subgraph()
@@ -73,6 +78,7 @@ impl<'a> WorkflowNames<'a> {
     ) {
         match (self.find(id), wanted) {
             _ if id.is_empty() => report.fault(FaultCode::MissingField, pointer, "the id of a workflow is missing"),
+            (None, _) if self.may_exist(id) => {}
             (None, _) => {
                 let message = format!("unknown workflow `{id}`");
                 let help = match nearest(id, self.0.keys().copied()) {
@@ -140,7 +146,8 @@ pub(in crate::graph) fn check_subgraphs(
             }
             _ => continue,
         };
-        if adjacency.edges[place].is_empty() && !report.origin.holes().transitions {
+        let holes = report.origin.holes();
+        if adjacency.edges[place].is_empty() && !holes.transitions && !holes.nodes {
             if names.calls_normal(node) {
                 let id = &subgraph.subgraph_id;
                 let message = format!(

@@ -190,7 +190,8 @@ impl DynamicRules {
                 _other => {}
             }
         }
-        let limit = self.limits.agents.unwrap_or(DEFAULT_AGENTS);
+        // A first check: the run counts the executions (`max_agents`).
+        let limit = self.agents();
         if agents > limit {
             let message = format!("the workflow has up to {agents} agents; `dynamic.limits.agents` allows {limit}");
             found.push((FaultCode::LimitExceeded, "/nodes".to_owned(), message));
@@ -236,6 +237,7 @@ impl DynamicRules {
             budget: (budget != Budget::default()).then(|| Box::new(budget)),
             timeout_ms: least(own.timeout_ms.filter(|limit| *limit > 0), limits.time_ms),
             max_concurrent_branches: least(own.max_concurrent_branches, Some(concurrency)),
+            max_agents: Some(self.agents()),
             ..WorkflowConfig::default()
         }
     }
@@ -287,6 +289,10 @@ impl DynamicRules {
             },
             consent: Some(self.consent),
         }
+    }
+
+    fn agents(&self) -> u64 {
+        self.limits.agents.unwrap_or(DEFAULT_AGENTS)
     }
 
     fn depth(&self) -> u32 {
@@ -567,7 +573,7 @@ mod tests {
         arguments["graph"]["config"] = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 60});
         let submitted = rules.read(&arguments).unwrap();
         let source: Value = serde_json::from_str(&submitted.source).unwrap();
-        let config = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 50, "maxConcurrentBranches": 2});
+        let config = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 50, "maxConcurrentBranches": 2, "maxAgents": 100});
         assert_eq!(source["config"], config);
         let nested = &source["nodes"][1]["config"];
         assert_eq!(nested["profileId"], "boss");

@@ -484,3 +484,20 @@ fn the_compiled_fork_and_join_refer_to_each_other() {
         "a FORK has paths, not edges"
     );
 }
+
+#[test]
+fn a_threshold_that_its_strategy_ignores_is_a_warning() {
+    let map = json!({"id": "m", "type": "MAP", "config": {"items": [1], "subgraphId": "w", "threshold": 1}});
+    let join = json!({"id": "j", "type": "JOIN", "config": {"forkPathIds": ["p"], "joinStrategy": "ANY_COMPLETED", "threshold": 1}});
+    for (node, strategy) in [(map, "ALL_COMPLETED"), (join, "ANY_COMPLETED")] {
+        let compiled = build(flow(&json!([node]), &[]).to_string());
+        let warning = the_fault(&compiled.warnings, FaultCode::InvalidThreshold);
+        assert_eq!(warning.pointer, "/nodes/0/config/threshold");
+        assert!(warning.message.contains(strategy), "{warning}");
+        let used = json!("SUCCESS_COUNT_THRESHOLD");
+        let mut node = node;
+        node["config"]["joinStrategy"] = used;
+        let compiled = build(flow(&json!([node]), &[]).to_string());
+        assert!(compiled.warnings.is_empty(), "{}", shown(&compiled.warnings));
+    }
+}
