@@ -1,7 +1,7 @@
 // The time between the steps that a fork shares with its base and the start of the fork. It is no part of the run: the page shows the shared
 // steps as if they had ended when the fork started.
 
-import { get, query } from "../../api";
+import { get, type Problem, query } from "../../api";
 import type { Report, Step } from "../../types";
 import type { Gap } from "./model";
 
@@ -13,7 +13,11 @@ export async function gapsOf(id: string, steps: Step[], signal: AbortSignal): Pr
   let base: Base | undefined;
   let before = Infinity;
   for (let run: string | undefined = id; run !== undefined; ) {
-    const report: Report = await get(query(`/runs/${encodeURIComponent(run)}`, { at: 0 }), signal);
+    const report: Partial<Report> = await get<Report>(query(`/runs/${encodeURIComponent(run)}`, { at: 0 }), signal).catch((error: Problem) => {
+      // A base can be deleted, or be missing in an exported page: then only the gaps after it are known.
+      if (run !== id && error.status === 404) return {};
+      throw error;
+    });
     const { forkedFrom, startedAt } = report;
     base ??= forkedFrom;
     run = startedAt === undefined ? undefined : forkedFrom?.runId;
