@@ -101,7 +101,7 @@ export const tokenVersion = signal(0);
 
 async function problemOf(response: Response): Promise<Problem> {
   if (response.status === 401 || response.status === 403) tokenWanted.value = response.status === 401;
-  const body = await response.json().catch(() => ({}));
+  const body = await response.text().then(parse<any>).catch(() => ({}));
   const { code = `HTTP_${response.status}`, detail = response.statusText, fix = FIXES[String(body.code)], pointer } = body;
   return new Problem(String(code), response.status, String(detail), fix, pointer ?? undefined);
 }

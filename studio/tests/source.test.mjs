@@ -17,6 +17,13 @@ it("no text becomes HTML", async () => {
   }
 });
 
+it("every number keeps its digits: JSON is read and written by data/json.ts", async () => {
+  for (const entry of await readdir(join(studio, "src"), { recursive: true })) {
+    if (!/\.tsx?$/.test(entry) || entry.endsWith("json.ts")) continue;
+    assert.doesNotMatch(await readFile(join(studio, "src", entry), "utf8"), /\bJSON\.(parse|stringify)\(|\.json\(\)/, entry);
+  }
+});
+
 it("the committed page is not larger than its bounds, and has no inline script or style", async () => {
   const names = ["index.html", "studio.js", "studio.css", "more.js"];
   const files = await Promise.all(names.map((name) => readFile(join(studio, "../service/studio", name))));
