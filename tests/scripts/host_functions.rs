@@ -383,6 +383,39 @@ fn arguments_that_are_too_deep_or_cyclic_are_an_error_of_the_call() {
 }
 
 #[test]
+fn the_output_of_a_script_has_the_limits_of_a_value_and_errors_name_places_within_it() {
+    let nested =
+        "const nested = levels => { let value = 1; for (let i = 0; i < levels; i++) value = [value]; return value }; ";
+    for levels in [1, 97, 98, 99, 100] {
+        let ran = runs(&format!("{nested} return nested({levels})"), json!({}), Value::Null);
+        assert_eq!(ran.report.error, None, "{levels}");
+        let expected = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(ran.report.output.to_string(), expected);
+    }
+    let cases = [
+        ("return nested(101)".to_owned(), "more than 100 levels at `[0][0]"),
+        (
+            "return { a: [1, () => 1] }".to_owned(),
+            "the result holds a function at `a[1]`",
+        ),
+        ("return () => 1".to_owned(), "the result is a function"),
+        ("return { get a() { throw new Error('no') } }".to_owned(), "no"),
+    ];
+    for (code, why) in cases {
+        let error = runs(&format!("{nested} {code}"), json!({}), Value::Null)
+            .report
+            .error
+            .clone();
+        let error = json!(error);
+        assert_eq!(error["code"], "SCRIPT_ERROR", "{code}: {error}");
+        assert!(
+            error["message"].as_str().is_some_and(|text| text.contains(why)),
+            "{code}: {error}"
+        );
+    }
+}
+
+#[test]
 fn a_call_made_by_the_arguments_of_another_call_keeps_its_own_result() {
     let code = "let inner
         const outer = workflow('child', { get seen() { inner ??= agent('inner'); return 'x' } })

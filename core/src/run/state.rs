@@ -21,6 +21,7 @@ use super::data::summaries::{RunSummaryRules, SummaryRules};
 use super::data::thread_state::{EffectBuffers, LiveThread, Slot};
 use super::data::trigger::TriggerCalls;
 use super::data::user_messages::UserMessages;
+use super::parts::agents::AgentCounts;
 use super::parts::firing::Firings;
 use super::parts::globals::Globals;
 use super::parts::graphs::Graphs;
@@ -159,6 +160,9 @@ pub struct RunMachine {
     /// Budget accounts; `None` while no thread has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) budget: Option<Box<Ledger>>,
+    /// Agents that submitted workflows have started. Boxed because few runs have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agents: Option<Box<AgentCounts>>,
     /// The main thread after its end. Nothing reads it. It is dropped with the machine instead of at once, because freeing it takes
     /// long after a fork of many branches and the outcome would wait for it.
     #[serde(skip)]

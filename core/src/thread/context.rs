@@ -66,6 +66,23 @@ impl StepContext<'_> {
         self.thread.spent.add(self.thread.at, spent);
     }
 
+    /// Counts agents before they are started. Fails if the limit of the submitted workflow does not allow them.
+    pub(super) fn start_agents(&mut self, count: u64) -> Result<(), RunError> {
+        let Some(left) = self.environment.agents_left else {
+            return Ok(());
+        };
+        if let Some(after) = left.checked_sub(count) {
+            self.environment.agents_left = Some(after);
+            return Ok(());
+        }
+        let graph = self.thread.graph();
+        let limit = graph.config.max_agents.unwrap_or_default();
+        let node = &graph.node(self.thread.at).id;
+        let message =
+            format!("node {node} starts {count} agents, and {left} of {limit} are left (`dynamic.limits.agents`)");
+        Err(RunError::new(RunErrorCode::Overloaded, message))
+    }
+
     /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT. A shorter `timeoutMs` of the node stays.
     pub(super) fn limit(&mut self, after_ms: pirn_definition::Millis) {
         // `attempt` has started the timer of the node's `timeoutMs`. The shorter limit wins, because an attempt has one deadline.

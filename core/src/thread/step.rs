@@ -22,11 +22,11 @@ use super::machine::ThreadMachine;
 use crate::status::ThreadStatus;
 
 impl ThreadMachine {
-    /// Processes one input and appends its effects to `out`.
-    pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
+    /// Processes one input and appends its effects to `out`. Returns the number of agents that the thread may still start.
+    pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) -> Option<u64> {
         // Late answers, cancels and results of triggers may cross with the end. `end` has answered everything that waited.
         if self.status.is_final() {
-            return;
+            return environment.agents_left;
         }
         let mut cx = StepContext {
             thread: self,
@@ -71,6 +71,7 @@ impl ThreadMachine {
                 cx.poll_safe_point();
             }
         }
+        cx.environment.agents_left
     }
 }
 

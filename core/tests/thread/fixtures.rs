@@ -76,6 +76,7 @@ impl World {
                 holding: mask(holding && everyone),
                 has_globals: dice.below(2) > 0,
                 user_messages: [None, Some(When::BeforeNextRequest), Some(When::WhenIdle)][dice.below(3)],
+                agents_left: None,
             },
             dice,
             open: BTreeMap::new(),

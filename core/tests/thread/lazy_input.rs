@@ -51,6 +51,7 @@ fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
         holding: EventMask::NONE,
         has_globals: false,
         user_messages: None,
+        agents_left: None,
     };
     let mut out = Vec::new();
     machine.step(environment, input, &mut out);

@@ -126,6 +126,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         holding: EventMask::NONE,
         has_globals: false,
         user_messages: None,
+        agents_left: None,
     };
     let (mut out, mut calls) = (Vec::new(), Vec::new());
     machine.step(environment, Input::Start, &mut out);

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use pirn::{Engine, EventType, Interaction, Role, RunHandle, ThreadStatus};
-use pirn_tests::world::{Ran, code, line, node, run, run_in};
+use pirn_tests::world::{Ran, code, line, node, run, run_in, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -330,6 +330,145 @@ fn a_submitted_script_ends_at_the_limits_of_its_node() {
         std::slice::from_ref(&waits),
     );
     assert_eq!(ran.report.elapsed_ms, 20_000, "two at once");
+}
+
+/// Submits a graph under a limit of five agents. Returns the result of the call, and the number of agents that ran.
+fn agents_of(graph: &Value) -> (String, usize) {
+    let calls = json!([call("a", "run_workflow", json!({"graph": graph}))]);
+    let mut config = dynamic(&json!({"profiles": ["echo", "writer"], "limits": {"agents": 5, "depth": 2}}));
+    config["tools"] = json!(["run_workflow", "workflow:math.double", "workflow:fails"]);
+    let fails = line("fails", &[code("no", "throw new Error('on purpose')")]);
+    let mut bundle = calling(&config, &calls, &[double(), fails]);
+    let script = json!({"script": "for (let n = 0; n < 2; n++) await agent('a')"});
+    let writes = json!({"toolCalls": [call("w", "run_workflow", script)]});
+    let profiles = bundle["profiles"].as_array_mut().expect("a list");
+    profiles.push(json!({"id": "echo", "provider": "echo"}));
+    profiles.push(json!({"id": "writer", "provider": "scripted", "responses": [writes, {"content": "a"}, writes, {"content": "b"}]}));
+    let ran = run(&bundle, json!(null));
+    let is_submitted = |id: &str| id.starts_with("own@") || id.starts_with("dynamic@");
+    let threads = ran.report.threads.iter();
+    let called = threads
+        .filter(|thread| &*thread.workflow_id != "main" && !is_submitted(&thread.workflow_id))
+        .count();
+    let started = ran.of(EventType::NodeStarted).into_iter().map(|event| event.to_json());
+    let own = started.filter(|event| {
+        // A started node whose agent was refused has failed.
+        event["nodeType"] == "LLM" && event["workflowId"].as_str().is_some_and(is_submitted)
+    });
+    let failed = ran.of(EventType::NodeFailed).into_iter().map(|event| event.to_json());
+    let refused =
+        failed.filter(|event| event["nodeType"] == "LLM" && event.to_string().contains("`dynamic.limits.agents`"));
+    (results(&ran)[0].to_owned(), called + own.count() - refused.count())
+}
+
+#[test]
+fn a_submitted_workflow_starts_at_most_the_agents_of_its_limit_in_loops_retries_and_maps() {
+    let repeated = |inner: Value| {
+        let start = json!({"loopId": "l", "dataSource": {"iterable": 10, "variableName": "n"}});
+        let nodes = [
+            node("l", "LOOP_START", start),
+            inner,
+            node("r", "LOOP_END", json!({"loopId": "l"})),
+        ];
+        line("own", &nodes)
+    };
+    let retried = |mut node: Value| {
+        node["retry"] = json!({"maxAttempts": 20, "initialDelayMs": 1});
+        line("own", &[node])
+    };
+    let llm = |id: &str, profile: &str| node(id, "LLM", json!({"prompt": "p", "profileId": profile}));
+    let script = |code: &str| node("n", "SCRIPT", json!({"code": code}));
+    let call = |id: &str| node("n", "SUBGRAPH", json!({"subgraphId": id, "input": {"n": 1}}));
+    let map = json!({"items": "[1, 2]", "subgraphId": "math.double", "input": {"n": 1}, "maxItems": 2});
+    let mut nested = llm("n", "writer");
+    nested["config"]["tools"] = json!(["run_workflow"]);
+    let round = |id: &str| {
+        let start = json!({"loopId": id, "dataSource": {"iterable": 10, "variableName": id}});
+        let ids = [format!("{id}1"), format!("{id}2"), format!("{id}3")];
+        let end = node(&ids[2], "LOOP_END", json!({"loopId": id}));
+        [node(&ids[0], "LOOP_START", start), llm(&ids[1], "echo"), end]
+    };
+    let paths = json!(["x", "y"]);
+    let mut forked = vec![
+        node("start", "START", json!({})),
+        node("f", "FORK", json!({"forkPathIds": paths, "childNodeIds": ["x1", "y1"]})),
+        node(
+            "j",
+            "JOIN",
+            json!({"forkPathIds": paths, "joinStrategy": "ALL_COMPLETED", "mainPathId": "x"}),
+        ),
+        node("end", "END", json!({})),
+    ];
+    forked.extend(["x", "y"].map(round).into_iter().flatten());
+    let forked = workflow("own", &forked, &["start>f>x1>x2>x3>j>end", "f>y1>y2>y3>j"]);
+    let cases = [
+        (repeated(llm("n", "echo")), 5),
+        (repeated(call("math.double")), 5),
+        // Two items each: a third MAP would exceed the limit.
+        (repeated(node("n", "MAP", map)), 4),
+        (repeated(script("return await agent('a') + await agent('b')")), 5),
+        (retried(call("fails")), 5),
+        (
+            retried(script("await agent('a'); await agent('b'); throw new Error('again')")),
+            5,
+        ),
+        (forked, 5),
+        // A node and two agents of the script that it submits in each round.
+        (repeated(nested), 5),
+    ];
+    for (graph, started) in cases {
+        let (result, agents) = agents_of(&graph);
+        assert!(
+            result.contains("`dynamic.limits.agents`") || result.contains("JOIN"),
+            "{graph}: {result}"
+        );
+        assert_eq!(agents, started, "{graph}: {result}");
+    }
+    // Exactly as many as the limit allows.
+    let (result, agents) = agents_of(&line(
+        "own",
+        &[script("for (let n = 0; n < 5; n++) await agent('a'); return 'all'")],
+    ));
+    assert_eq!((&*result, agents), ("all", 5));
+}
+
+#[test]
+fn the_output_of_a_workflow_is_cut_to_the_limit_of_a_tool_result() {
+    let long = line("long", &[code("n", "return 'é'.repeat(50000)")]);
+    let list = line("list", &[code("n", "return Array(40000).fill(1)")]);
+    let short = line("short", &[code("n", "return 'a'.repeat(65536)")]);
+    let fails = line("fails", &[code("n", "throw new Error('x'.repeat(100000))")]);
+    let script = json!({"script": "return 'é'.repeat(50000)"});
+    let calls = json!([
+        call("a", "long", json!({})),
+        call("b", "list", json!({})),
+        call("c", "short", json!({})),
+        call("d", "run_workflow", script),
+        call("e", "fails", json!({})),
+        call("f", "run_code", json!({"code": "return 'b'.repeat(70000)"})),
+    ]);
+    let mut config = dynamic(&json!({}));
+    let tools = [
+        "workflow:long",
+        "workflow:list",
+        "workflow:short",
+        "workflow:fails",
+        "run_workflow",
+        "run_code",
+    ];
+    config["tools"] = json!(tools);
+    config["codeLimits"] = json!({"outputBytes": 80000});
+    let ran = run(&calling(&config, &calls, &[long, list, short, fails]), json!(null));
+    let results = results(&ran);
+    for (at, bytes) in [(0, 100_000), (1, 80_001), (3, 100_000)] {
+        let (kept, note) = results[at].rsplit_once('\n').expect("a note");
+        assert_eq!(kept.len(), 65_536);
+        assert_eq!(note, format!("[output cut: the first 65536 bytes of {bytes}]"));
+    }
+    assert_eq!(results[2].len(), 65_536);
+    let (kept, note) = results[4].rsplit_once('\n').expect("a note");
+    assert!(kept.len() <= 65_536 && note.starts_with("[output cut"), "{note}");
+    assert_eq!(results[5].len(), 70_000, "`codeLimits.outputBytes` applies");
 }
 
 #[test]

@@ -18,13 +18,14 @@ use std::time::Duration;
 use pirn_definition::error::RunErrorCode;
 use pirn_definition::graph::agent_option_fault;
 use pirn_definition::script::{HOST_NAMES, Names, Path, ScopeValues, ScriptFault};
+use pirn_definition::value::levels;
 use rquickjs::context::EvalOptions;
 use rquickjs::{
     CaughtError, Context, Ctx, Error, Exception, FromJs, Function, Object, Persistent, Runtime, Value as JsValue,
 };
 use serde_json::{Value, json};
 
-use super::convert::{NotJson, Reader, describe, to_js};
+use super::convert::{DEEPEST, NotJson, Reader, describe, to_js};
 use super::host::{ScriptContext, host_object};
 use super::interrupt::{Interrupt, Interruption};
 use super::label::fresh_label;
@@ -272,8 +273,19 @@ impl Realm {
             }
         }
         let take: Function<'_> = driver.get("take").map_err(fault)?;
-        let answer: JsValue<'_> = take.call(()).map_err(fault)?;
-        let mut answer = self.json(ctx, &answer)?;
+        let answer: Object<'js> = take.call(()).map_err(fault)?;
+        // Read separately, so that limits and paths are those of the value.
+        let returned = take_returned(&answer).map_err(fault)?;
+        let mut answer = self.json(ctx, answer.as_value())?;
+        if let Some(returned) = returned {
+            let returned = self.json(ctx, &returned)?;
+            // The answer has the limit of a value, and two levels around this one.
+            answer["end"] = if levels(&returned) + 2 > DEEPEST {
+                json!({ "written": returned.to_string() })
+            } else {
+                json!({ "returned": returned })
+            };
+        }
         locate(&mut answer, self.can_throw_null());
         let random = self.frame().random;
         Ok(WorkflowStep { answer, random })
@@ -563,6 +575,19 @@ fn tool_names(source: &str) -> BTreeSet<&str> {
         Some(&rest[..end])
     });
     named.filter(|name| !name.is_empty()).collect()
+}
+
+/// Removes the value that the script returned from an answer.
+fn take_returned<'js>(answer: &Object<'js>) -> rquickjs::Result<Option<JsValue<'js>>> {
+    let Some(end) = answer.get::<_, Option<Object<'js>>>("end")? else {
+        return Ok(None);
+    };
+    if !end.contains_key("returned")? {
+        return Ok(None);
+    }
+    let returned = end.get("returned")?;
+    end.remove("returned")?;
+    Ok(Some(returned))
 }
 
 /// Replaces the stack of an error that the script threw by its line and column. A `null` that it cannot have thrown is QuickJS's.

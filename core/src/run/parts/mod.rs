@@ -3,6 +3,7 @@
 //!
 //! Not here: functions that need the whole run. They are methods of [`RunMachine`](super::RunMachine) in the other folders.
 
+pub(super) mod agents;
 pub(super) mod amount;
 pub(super) mod firing;
 pub(super) mod globals;

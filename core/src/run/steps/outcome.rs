@@ -14,7 +14,7 @@ use crate::run::data::thread_list::{KnownThread, ThreadList};
 use crate::run::data::thread_state::Slot;
 use crate::run::state::RunMachine;
 use crate::status::ThreadStatus;
-use crate::thread::{EffectId, FiringId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
+use crate::thread::{EffectId, FiringId, Input, Interaction, NodeRecord, ScriptState, ThreadMachine, Variables};
 
 impl RunMachine {
     pub(in crate::run) fn report(&mut self, now: Millis) -> RunReport {
@@ -124,6 +124,13 @@ impl RunMachine {
             _ => false,
         });
         (!is_answered).then_some((thread, effect, interaction))
+    }
+
+    /// Returns the threads whose script has made calls and not ended.
+    pub fn unfinished_scripts(&self) -> impl Iterator<Item = (&ThreadMachine, ScriptState)> {
+        let threads = 0..self.tree.len() as ThreadNo;
+        let live = threads.filter_map(|thread| self.live(thread));
+        live.filter_map(|thread| Some((thread, thread.unfinished_script()?)))
     }
 
     /// Returns the variables that a thread can read, or could read at its end, and their values. A variable of the thread follows

@@ -22,6 +22,7 @@ use crate::run::data::message::{
 use crate::run::data::thread_state::{EffectBuffers, LiveThread, RareFields};
 use crate::run::data::user_messages::UserMessages;
 use crate::run::environment::CallResult;
+use crate::run::parts::agents::AgentCounts;
 use crate::run::parts::globals::{Evaluated, Globals, assigned};
 use crate::run::parts::ledger::Ledger;
 use crate::run::parts::mailbox::Mailbox;
@@ -48,6 +49,7 @@ pub(in crate::run) struct ThreadTurn<'t, 'a> {
     /// Seed of the run; 0 disables randomness.
     pub(in crate::run) seed: u64,
     pub(in crate::run) budget: &'t mut Option<Box<Ledger>>,
+    pub(in crate::run) agents: &'t mut Option<Box<AgentCounts>>,
     pub(in crate::run) memory: &'t mut Memory,
     pub(in crate::run) places: ThreadLookup<'t>,
     pub(in crate::run) user_messages: &'t Option<Box<UserMessages>>,
@@ -127,11 +129,27 @@ impl ThreadTurn<'_, '_> {
             holding: self.step.listening.holding,
             has_globals: !self.globals.is_empty(),
             user_messages: self.next_user_message(),
+            agents_left: self.agents_left(),
         };
+        let agents = environment.agents_left;
         // Before the step, which takes the input.
         self.step.env.delivered(self.no, &input);
         self.memory.made(STEP);
-        self.live.machine.step(environment, input, &mut self.buffers.out);
+        let left = self.live.machine.step(environment, input, &mut self.buffers.out);
+        if let (Some(before), Some(left)) = (agents, left)
+            && left < before
+        {
+            let counts = self.agents.get_or_insert_default();
+            counts.add(self.no, before - left, self.places);
+        }
+    }
+
+    /// Returns the number of agents that the thread may still start; `None` if its workflow was not submitted by a model.
+    fn agents_left(&self) -> Option<u64> {
+        // The thread's own workflow first: almost no run has a limit.
+        let limit = self.live.machine.graph().config.max_agents?;
+        let left = |counts: &AgentCounts| counts.left(self.no, self.places);
+        self.agents.as_deref().map_or(Some(limit), left)
     }
 
     /// Returns when the next message of a person is to be added to the conversation in which the thread speaks.

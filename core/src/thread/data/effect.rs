@@ -278,6 +278,8 @@ pub struct Environment {
     pub has_globals: bool,
     /// When the next message of a person is to be added to the conversation; `None` if none waits.
     pub user_messages: Option<When>,
+    /// Number of agents that the thread may start; `None` if no limit applies.
+    pub agents_left: Option<u64>,
 }
 
 /// Time at which a person's message is added to the conversation of the main thread. The earlier one is the lesser.

@@ -29,7 +29,7 @@ use pirn_definition::message::{Message, Part, Role, ToolCall};
 use pirn_events::event::RaisedEvent;
 use serde_json::{Value, json};
 
-use super::questions::consent::{ConsentOutcome, result_of_call};
+use super::questions::consent::{ConsentOutcome, RESULT_BYTES, result_of_call};
 use super::request;
 use crate::thread::context::{Progress, StepContext, evaluate, failure};
 use crate::thread::data::effect::{
@@ -62,6 +62,9 @@ impl LlmStage {
 }
 
 pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
+    if let Err(error) = cx.start_agents(1) {
+        return Progress::Failed(error);
+    }
     let stage = LlmStage {
         // A placeholder: each path below sets the stage that awaits an effect.
         at: LlmPhase::Held,
@@ -602,7 +605,12 @@ fn tool_answer(
                 running.consent = Some(Box::new(consent));
                 return stage.to(LlmPhase::Tools { calls, answered });
             }
-            (None, outcome) => (result_of_call(outcome), None),
+            (None, outcome) => {
+                // The output of a script of `run_code` has its own limit.
+                let is_code = running.call.name == BuiltInTool::RunCode.name();
+                let limit = if is_code { usize::MAX } else { RESULT_BYTES };
+                (result_of_call(outcome, limit), None)
+            }
         };
         // Also for a failed tool: its model calls were made.
         cx.spend(result.spent.as_deref().copied().unwrap_or_default());

@@ -39,7 +39,7 @@ fn start(cx: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
         return Progress::Failed(failure(Outcome::Done));
     };
     // Before the effect, so that an invalid list starts no thread.
-    let count = match count(map, &inputs) {
+    let count = match count(map, &inputs).and_then(|count| cx.start_agents(count as u64).map(|()| count)) {
         Ok(count) => count,
         Err(error) => return Progress::Failed(error),
     };

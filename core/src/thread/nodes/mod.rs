@@ -26,6 +26,7 @@ use pirn_definition::graph::NodeKind;
 use super::context::{Progress, StepContext, evaluate, failure, no_edge, value_or};
 use super::data::effect::{Effect, EffectId, Evaluation, Outcome};
 use super::data::question::Interaction;
+use super::data::script_state::ScriptState;
 use super::data::stages::NodeRun;
 use super::machine::ThreadMachine;
 
@@ -64,6 +65,14 @@ impl ThreadMachine {
     /// Returns the open questions, each with the effect that awaits its answer.
     pub fn interactions(&self) -> Vec<(EffectId, Interaction)> {
         self.run.interactions(self)
+    }
+
+    /// Returns the recorded inputs of the script that the thread executes, if it is at a SCRIPT whose script has made calls.
+    pub fn unfinished_script(&self) -> Option<ScriptState> {
+        match &self.run {
+            NodeRun::Script(stage) => stage.recorded(self),
+            _ => None,
+        }
     }
 }
 

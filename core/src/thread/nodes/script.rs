@@ -104,6 +104,8 @@ struct NewCall {
 #[serde(rename_all = "lowercase")]
 enum ScriptEnd {
     Returned(Value),
+    /// A returned value that is too deep for an answer, as JSON.
+    Written(String),
     Failed {
         code: RunErrorCode,
         message: String,
@@ -160,20 +162,31 @@ impl ScriptStage {
 
     fn step(mut self: Box<Self>, cx: &mut StepContext<'_>) -> Progress {
         let id = cx.next_effect();
-        let limits = limits(cx);
         self.id = Some(id);
         // The results before were delivered by the last step.
         let from = if self.now.is_some() { self.delivered + 1 } else { 0 };
         self.delivered = self.results.len();
-        let state = ScriptState {
+        let state = self.state(cx.thread, from);
+        cx.out.push(Effect::ScriptStep {
+            id,
+            node: cx.thread.at,
+            state: Arc::new(state),
+        });
+        self.wait()
+    }
+
+    /// Returns the recorded inputs up to the results that were delivered last.
+    fn state(&self, thread: &ThreadMachine, from: usize) -> ScriptState {
+        let limits = limits(thread);
+        ScriptState {
             args: self.args.clone(),
             seed: self.seed,
             known: self.calls.clone(),
-            results: self.results.clone(),
+            results: self.results.take(self.delivered),
             notes: self.notes,
             budget: self.budget.clone(),
             from,
-            tools: tool_names(cx),
+            tools: tool_names(thread),
             limits: CallLimits {
                 calls: limits.calls,
                 agents: limits.agents,
@@ -181,13 +194,12 @@ impl ScriptStage {
             now: self.now,
             tokens: None,
             instance: self.instance.clone(),
-        };
-        cx.out.push(Effect::ScriptStep {
-            id,
-            node: cx.thread.at,
-            state: Arc::new(state),
-        });
-        self.wait()
+        }
+    }
+
+    /// Returns the recorded inputs with which the script made its calls; `None` if it has made none.
+    pub(super) fn recorded(&self, thread: &ThreadMachine) -> Option<ScriptState> {
+        (!self.calls.is_empty()).then(|| self.state(thread, self.delivered + 1))
     }
 
     fn stepped(mut self: Box<Self>, cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
@@ -221,17 +233,12 @@ impl ScriptStage {
         }
         match answer.end {
             None => {}
-            Some(ScriptEnd::Returned(value)) => {
-                let output = match tool_result_bytes(cx) {
-                    Some(limit) => match self.as_tool_result(value, limit) {
-                        Ok(text) => Value::from(text),
-                        Err(error) => return self.fail(cx, error),
-                    },
-                    None => value,
+            Some(ScriptEnd::Returned(value)) => return self.returned(cx, value),
+            Some(ScriptEnd::Written(json)) => {
+                return match serde_json::from_str(&json) {
+                    Ok(value) => self.returned(cx, value),
+                    Err(error) => self.fail(cx, RunError::new(RunErrorCode::ScriptError, error.to_string())),
                 };
-                // Calls that the script does not await any more.
-                abandon(cx, &self);
-                return done(Arc::new(output).into());
             }
             Some(ScriptEnd::Failed { code, message, details }) => {
                 let error = RunError::new(code, message);
@@ -242,7 +249,7 @@ impl ScriptStage {
                 return self.fail(cx, error);
             }
         }
-        let limits = limits(cx);
+        let limits = limits(cx.thread);
         for NewCall { kind, args, digest } in answer.calls {
             let no = self.calls.len() as CallNo;
             self.calls.push_back((kind, digest));
@@ -265,6 +272,10 @@ impl ScriptStage {
                         );
                         return self.fail(cx, RunError::new(RunErrorCode::ScriptLimitExceeded, message));
                     }
+                    if let Err(mut error) = cx.start_agents(1) {
+                        error.code = RunErrorCode::ScriptLimitExceeded;
+                        return self.fail(cx, error);
+                    }
                     self.queue.push_back((no, args));
                 }
                 CallKind::Tool => self.queue.push_back((no, args)),
@@ -278,6 +289,19 @@ impl ScriptStage {
         // The script has received these events, and has cancelled no call of them.
         self.taken.retain(|taken| taken.result >= self.delivered);
         self.proceed(cx)
+    }
+
+    fn returned(self: Box<Self>, cx: &mut StepContext<'_>, value: Value) -> Progress {
+        let output = match tool_result_bytes(cx) {
+            Some(limit) => match self.as_tool_result(value, limit) {
+                Ok(text) => Value::from(text),
+                Err(error) => return self.fail(cx, error),
+            },
+            None => value,
+        };
+        // Calls that the script does not await any more.
+        abandon(cx, &self);
+        done(Arc::new(output).into())
     }
 
     /// Adds a line to the log of a script of `run_code`.
@@ -340,7 +364,7 @@ impl ScriptStage {
     }
 
     fn start_queued(&mut self, cx: &mut StepContext<'_>) {
-        let limit = limits(cx).concurrency as usize;
+        let limit = limits(cx.thread).concurrency as usize;
         loop {
             let limited = self.running.values().filter(|call| is_limited(call.kind)).count();
             if limited >= limit {
@@ -430,7 +454,7 @@ impl ScriptStage {
                     });
                 }
                 self.deliver(no, result);
-                match self.excess(limits(cx)) {
+                match self.excess(limits(cx.thread)) {
                     Some(error) => self.fail(cx, error),
                     None => self.proceed(cx),
                 }
@@ -502,8 +526,8 @@ pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &ScriptStage) {
     }
 }
 
-fn limits(cx: &StepContext<'_>) -> ScriptLimits {
-    match &cx.thread.graph().node(cx.thread.at).kind {
+fn limits(thread: &ThreadMachine) -> ScriptLimits {
+    match &thread.graph().node(thread.at).kind {
         NodeKind::Orchestration(node) => node.limits,
         // The stage belongs to a SCRIPT node, so that this does not occur.
         _ => ScriptLimits::default(),
@@ -519,8 +543,8 @@ fn tool_result_bytes(cx: &StepContext<'_>) -> Option<u64> {
 }
 
 /// Returns the names of the tools that the script may call, without those that match a pattern.
-fn tool_names(cx: &StepContext<'_>) -> Vec<String> {
-    let NodeKind::Orchestration(node) = &cx.thread.graph().node(cx.thread.at).kind else {
+fn tool_names(thread: &ThreadMachine) -> Vec<String> {
+    let NodeKind::Orchestration(node) = &thread.graph().node(thread.at).kind else {
         return Vec::new();
     };
     let registered = node

@@ -59,6 +59,9 @@ fn child(cx: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
     let NodeKind::Subgraph { conversation, .. } = &graph.node(cx.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    if let Err(error) = cx.start_agents(1) {
+        return Progress::Failed(error);
+    }
     if *conversation == ConversationMode::Share {
         // The child raises the events of a shared conversation in this thread's name.
         cx.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);

@@ -68,7 +68,7 @@ impl Consent {
         outcome: Outcome,
     ) -> ConsentOutcome {
         match self {
-            Self::Allowed { edited, .. } => ConsentOutcome::Ended(result_of_call(outcome), edited),
+            Self::Allowed { edited, .. } => ConsentOutcome::Ended(result_of_call(outcome, RESULT_BYTES), edited),
             Self::Client { question, .. } => {
                 let result = match question.handle_answer(cx, effect, outcome) {
                     QuestionOutcome::Answered(answer) => {
@@ -148,20 +148,37 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> QuestionConte
     }
 }
 
-/// Returns the result of a call for the model. A failed call is a result too: the model, not the node, decides about it.
-pub(in crate::thread::nodes) fn result_of_call(outcome: Outcome) -> ToolResult {
+/// Maximum bytes of the output of a workflow as the result of a call: the default of `maxOutputBytes` of other tools.
+pub(in crate::thread::nodes) const RESULT_BYTES: usize = 64 << 10;
+
+/// Returns the result of a call for the model. A failed call is a result too: the model, not the node, decides about it. The output of a
+/// workflow has at most `limit` bytes.
+pub(in crate::thread::nodes) fn result_of_call(outcome: Outcome, limit: usize) -> ToolResult {
     match outcome {
+        // Limited by the tool.
         Outcome::Tool(result) => *result,
         // The tool is a workflow. Text is passed on as it is: as JSON it would have quotes.
         Outcome::Child { output } => ToolResult {
             content: match &*output {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
+                Value::String(text) => cut(text.clone(), limit),
+                other => cut(other.to_string(), limit),
             },
             ..ToolResult::default()
         },
-        other => ToolResult::failed(with_causes(&failure(other))),
+        // The message of an error may contain an output too.
+        other => ToolResult::failed(cut(with_causes(&failure(other)), RESULT_BYTES)),
     }
+}
+
+/// Returns the first `limit` bytes of a text, with a note if it is longer.
+fn cut(mut text: String, limit: usize) -> String {
+    let bytes = text.len();
+    if bytes > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        let note = format!("\n[output cut: the first {} bytes of {bytes}]", text.len());
+        text.push_str(&note);
+    }
+    text
 }
 
 /// Describes an error with its causes: the model corrects a call by the cause, such as the failed node of a workflow.
