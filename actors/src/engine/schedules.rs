@@ -378,10 +378,10 @@ impl ScheduleTask {
         let mail = self.mail.clone();
         // The schedule may have been stopped.
         let tell = move |known| drop(mail.unbounded_send(message(known)));
-        // A ready answer needs no external work, during which a virtual clock is as slow as the real one.
+        // A ready answer needs no thread.
         match (&mut answer).now_or_never() {
             Some(known) => tell(known),
-            None => self.host.external(None, answer.map(tell).boxed()).detach(),
+            None => self.host.access_store(answer.map(tell).boxed()).detach(),
         }
     }
 }

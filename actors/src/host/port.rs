@@ -41,9 +41,13 @@ pub trait Port {
     fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// Runs work that waits for the outside world, always on a real tokio runtime.
     fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
-    /// Waits for the result of another thread.
+    /// Reads or writes a store. Time that can stop does not pass meanwhile.
+    fn access_store(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.external(None, work)
+    }
+    /// Waits until another thread has written to a store.
     fn wait(&self, wait: BoxFuture<'static, ()>) {
-        self.external(None, wait).detach();
+        self.access_store(wait).detach();
     }
     /// Offers possible answers to a question. Each stays available until its handle is dropped, and `give` is called if the host
     /// chooses it. Only an explorer offers any.
@@ -197,8 +201,14 @@ impl Host {
         self.port.external(label, work)
     }
 
-    /// Waits for the result of another thread. Like [`Host::external`], but without an intermediate thread on hosts with a real
-    /// clock.
+    /// Like [`Host::external`], for work that reads or writes a store, which takes no virtual time. It must not wait for a timer of
+    /// this host.
+    pub fn access_store(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.access_store(work)
+    }
+
+    /// Waits until another thread has written to a store. Like [`Host::access_store`], but without an intermediate thread on hosts
+    /// with a real clock.
     pub fn wait(&self, wait: BoxFuture<'static, ()>) {
         self.port.wait(wait);
     }

@@ -277,7 +277,7 @@ impl RunContext {
         .boxed();
         // An in-memory journal is read at once; a stored one is read off this thread.
         if (&mut waking).now_or_never().is_none() {
-            self.host.external(None, waking).detach();
+            self.host.access_store(waking).detach();
         }
     }
 

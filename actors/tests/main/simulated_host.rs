@@ -176,6 +176,42 @@ fn the_virtual_clock_waits_for_external_work() {
 }
 
 #[test]
+fn a_timer_never_fires_while_a_store_is_accessed() {
+    for is_commit in [true, false] {
+        let simulated = SimulatedHost::new(None);
+        let host = simulated.host();
+        let (fire, fired) = mpsc::channel();
+        let (open, gate) = oneshot::channel::<()>();
+        let (answer, answered) = oneshot::channel();
+        // As slow as a store that hangs: the gate opens early only if the timer fires first.
+        let slow = std::thread::spawn(move || {
+            let is_first = fired.recv_timeout(std::time::Duration::from_millis(200)).is_ok();
+            open.send(()).expect("the store waits");
+            is_first
+        });
+        let access = async move {
+            gate.await.expect("opened");
+            answer.send(()).expect("heard");
+        };
+        if is_commit {
+            host.wait(Box::pin(access));
+        } else {
+            host.access_store(Box::pin(access)).detach();
+        }
+        host.after(None, 5, move || fire.send(()).unwrap_or(())).detach();
+        let reader = host.clone();
+        let at = simulated.block_on(async move {
+            answered.await.expect("the store answers");
+            reader.now()
+        });
+        assert_eq!(at, Ok(0), "a store takes no virtual time");
+        assert!(!slow.join().expect("no panic"), "the timer was first");
+        simulated.run_until_idle();
+        assert_eq!(host.now(), 5, "afterwards the clock advances");
+    }
+}
+
+#[test]
 fn the_result_of_external_work_is_received_whenever_it_ends() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();

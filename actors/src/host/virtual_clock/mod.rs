@@ -4,7 +4,7 @@
 //!    determines the order unless external work takes part.
 //! 2. The clock advances only when nothing is ready: it jumps to the next timer.
 //! 3. While external work is in flight the clock follows the real clock, so that timeouts of real requests fire. The thread
-//!    blocks until a waker or timer wakes it.
+//!    blocks until a waker or timer wakes it. While a store is accessed the clock stops: the speed of a disk decides nothing.
 //! 4. Deadlock: no task is ready, no timer is pending, no external work is in flight, and a task is waiting. It is reported as an
 //!    error.
 //!

@@ -38,6 +38,8 @@ struct Queues {
     from_outside: VecDeque<Ready>,
     sleepers: Timers<Waker>,
     external: usize,
+    /// Number of accesses of a store in flight.
+    stores: usize,
     is_closed: bool,
 }
 
@@ -73,6 +75,7 @@ impl Shared {
                 from_outside: VecDeque::new(),
                 sleepers: Timers::new(),
                 external: 0,
+                stores: 0,
                 is_closed: false,
             }),
             changed: Condvar::new(),
@@ -188,7 +191,30 @@ impl Shared {
     /// Counts an external work item until the guard is dropped.
     pub(in crate::host) fn enter_external(self: &Arc<Self>) -> ExternalGuard {
         self.lock().external += 1;
-        ExternalGuard(Arc::clone(self))
+        ExternalGuard {
+            shared: Arc::clone(self),
+            is_store: false,
+        }
+    }
+
+    /// Counts an access of a store until the guard is dropped.
+    pub(in crate::host) fn enter_store(self: &Arc<Self>) -> ExternalGuard {
+        self.lock().stores += 1;
+        ExternalGuard {
+            shared: Arc::clone(self),
+            is_store: true,
+        }
+    }
+
+    /// Blocks until another thread changes the state if a store is accessed. Returns false if none is.
+    pub(in crate::host) fn wait_for_store(&self) -> bool {
+        let queues = self.lock();
+        let is_accessed = queues.stores > 0;
+        // With a queued task the notification was sent already.
+        if is_accessed && queues.from_outside.is_empty() {
+            drop(self.changed.wait(queues));
+        }
+        is_accessed
     }
 
     /// Blocks until another thread changes the state, or until the first of `timer` and the sleepers' deadlines in real time.
@@ -231,12 +257,21 @@ impl Shared {
 }
 
 /// Counts an external work item.
-pub(in crate::host) struct ExternalGuard(Arc<Shared>);
+pub(in crate::host) struct ExternalGuard {
+    shared: Arc<Shared>,
+    is_store: bool,
+}
 
 impl Drop for ExternalGuard {
     fn drop(&mut self) {
-        self.0.lock().external -= 1;
-        self.0.changed.notify_all();
+        let mut queues = self.shared.lock();
+        if self.is_store {
+            queues.stores -= 1;
+        } else {
+            queues.external -= 1;
+        }
+        drop(queues);
+        self.shared.changed.notify_all();
     }
 }
 

@@ -187,6 +187,10 @@ impl Simulation {
             Until::Time(time) => (time, true),
             Until::Idle => (Millis::MAX, true),
         };
+        // First, because the result may precede every timer: a store takes no virtual time, however slow it is.
+        if waits && self.shared.wait_for_store() {
+            return true;
+        }
         if waits && self.shared.external() > 0 {
             let timer = self.timers.borrow().next_deadline();
             self.shared.wait_for_outside(timer, self.bound_now());
@@ -388,6 +392,13 @@ impl Port for Simulation {
         }
         // Counted before the work starts, so that the clock cannot jump in between.
         self.external.start(work, self.shared.enter_external())
+    }
+
+    fn access_store(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        if self.is_closed.get() || self.choices.is_some() {
+            return self.external(None, work);
+        }
+        self.external.start(work, self.shared.enter_store())
     }
 
     fn offer_answers(&self, label: Label<'_>, question: &Arc<Interaction>, give: GiveAnswer) -> Vec<WorkHandle> {
