@@ -3,7 +3,7 @@
 use std::any::Any;
 
 /// Returns the text of a panic. A payload of another type is leaked, because its destructor may panic too.
-pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
+pub fn panic_message(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<&'static str>() {
         Ok(text) => (*text).to_owned(),
         Err(payload) => match payload.downcast::<String>() {

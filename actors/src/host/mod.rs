@@ -18,6 +18,7 @@ mod threads;
 mod timers;
 mod virtual_clock;
 
+pub use crate::panic_text::panic_message;
 pub use chance::{Chance, named_seed};
 pub use explorer::{Chooser, ChooserOptions, Pending, PossibleAnswers};
 pub use observation::{AwaitKind, Label, Observation};
@@ -32,7 +33,7 @@ pub use virtual_clock::{
 pub fn survive<T>(what: &str, call: impl FnOnce() -> T) -> Option<T> {
     let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     let log = |payload| {
-        let message = crate::panic_text::panic_message(payload);
+        let message = panic_message(payload);
         tracing::error!(what, message, "a panic was contained");
     };
     called.map_err(log).ok()

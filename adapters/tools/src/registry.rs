@@ -1,14 +1,13 @@
 //! Tools by name, with the steps around every call: argument check, approval, concurrency limit, timeout, and containment of
 //! panics.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
-use pirn_actors::host::WorkClock;
+use pirn_actors::host::{WorkClock, panic_message};
 use pirn_actors::ports::{AskedCall, CallContext, Models, Sampler, Tool, ToolContext, ToolOutcome, ToolSpec, Tools};
 use pirn_core::thread::{ConsentRequest, ToolResult};
 use pirn_definition::definition::{BuiltInTool, InDoubt, ToolEntry};
@@ -480,14 +479,4 @@ impl std::fmt::Debug for ToolRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.tools.keys()).finish()
     }
-}
-
-/// Returns the message of a panic. A payload that is not a string is leaked, because its destructor might panic too.
-fn panic_message(payload: Box<dyn Any + Send>) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| {
-        std::mem::forget(payload);
-        "no reason given".to_owned()
-    })
 }
