@@ -189,12 +189,26 @@ pub fn max_tokens(parameters: &Map<String, Value>) -> Option<u64> {
     written.and_then(Value::as_u64)
 }
 
-/// Returns the profile's parameters, overridden by the node's.
+/// Returns the profile's parameters, overridden by the node's, also if the two spell a name differently (`maxTokens`,
+/// `max_tokens`).
 pub fn laid_over_profile(profile: &Profile, own: Option<&Map<String, Value>>) -> Map<String, Value> {
     let mut parameters = profile.parameters.clone().unwrap_or_default();
-    let own = own.into_iter().flatten();
-    parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    let Some(own) = own.filter(|own| !own.is_empty()) else {
+        return parameters;
+    };
+    let overridden: Vec<String> = own.keys().map(|name| plain_name(name)).collect();
+    parameters.retain(|name, _| !overridden.contains(&plain_name(name)));
+    parameters.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
     parameters
+}
+
+/// Returns a name of a parameter in the spelling that all its spellings share.
+fn plain_name(name: &str) -> String {
+    let plain = name.replace('_', "").to_ascii_lowercase();
+    if plain == "stopsequences" {
+        return "stop".to_owned();
+    }
+    plain
 }
 
 /// Chooses the model of an LLM node.

@@ -9,7 +9,7 @@ use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::message::Message;
 use serde_json::{Map, Value};
 
-use super::{CallContext, ModelCall, ModelSession, Models, TokenSink};
+use super::{CallContext, ModelCall, ModelSession, Models, TokenSink, laid_over_profile};
 use crate::host::{WorkClock, named_seed};
 
 /// Maximum number of requests during one call of a tool.
@@ -71,8 +71,6 @@ impl Sampler {
         }
         let shared = &self.0;
         let (profile, model) = shared.models.choose(Some(profile_id));
-        let mut all = profile.parameters.clone().unwrap_or_default();
-        all.extend(parameters.clone());
         let (messages, repairs) = repair_order(model.message_rules(), messages);
         let characters: usize = messages.iter().map(|message| message.content.len()).sum();
         let CallContext { run_id, thread_id, .. } = &shared.context;
@@ -85,8 +83,8 @@ impl Sampler {
                 repairs,
                 tokens: (characters / CHARACTERS) as u64,
             }),
+            parameters: laid_over_profile(&profile, Some(&parameters)),
             profile,
-            parameters: all,
             own_parameters: parameters,
             tools: Vec::new(),
             response_format: None,

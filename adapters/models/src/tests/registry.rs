@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use pirn_actors::ports::{Model, Models};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall, Models};
+use pirn_core::thread::ModelReply;
 use pirn_definition::definition::Profile;
+use pirn_definition::error::RunError;
 use serde_json::{Value, json};
 
 use super::{Caller, profile};
@@ -134,4 +138,28 @@ fn every_fault_of_the_profiles_is_reported_at_once() {
     assert_eq!(found, expected);
     let said = faults.iter().map(ProfileFault::to_string).collect::<String>();
     assert!(said.contains("`oracle`") && said.contains("echo, extractive"), "{said}");
+}
+
+#[test]
+fn the_bound_of_a_call_is_that_of_its_own_parameters_in_any_spelling() {
+    for [of_profile, own] in [["maxTokens", "max_tokens"], ["max_tokens", "maxTokens"]] {
+        let bounded = json!({"id": "a", "provider": "mine", "parameters": {of_profile: 9}, "fallback": ["b"]});
+        let fallback = json!({"id": "b", "provider": "mine", "parameters": {of_profile: 8}});
+        let models = [("mine".to_owned(), Arc::new(Plain) as Arc<dyn Model>)].into();
+        let profiles = [bounded, fallback].into_iter().map(profile).collect();
+        let registry = ModelRegistry::with_models(profiles, &models).expect("good profiles");
+        let own = serde_json::Map::from_iter([(own.to_owned(), json!(70))]);
+        let bound = |own| registry.bound_of(Some("a"), own).expect("a profile").output;
+        assert_eq!(bound(&own), Some(70));
+        assert_eq!(bound(&serde_json::Map::new()), Some(9));
+    }
+}
+
+/// A model with the default bound.
+struct Plain;
+
+impl Model for Plain {
+    fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        std::future::ready(Ok(ModelReply::default())).boxed()
+    }
 }
