@@ -65,8 +65,10 @@ pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
 
 /// A tokenizer for models with an unknown vocabulary. One pass without tables; rarely far below the real count.
 ///
-/// Latin letters, digits and spaces count 1/4 each, ASCII punctuation 1/2, Chinese, Japanese and Korean characters 1, other scripts
-/// 1/2, symbols and emoji 2. The common rule "characters / 4" is too low by a factor of three for Chinese.
+/// Latin letters, digits and spaces count 1/4 each, ASCII punctuation 1/2, Chinese, Japanese and Korean characters 1, as do Greek,
+/// Hebrew, Arabic, Devanagari and Thai ones. Characters of other Indic scripts count 3/2, those of further scripts of Asia and Africa 2,
+/// of other scripts 1/2, symbols and emoji 2. Letters and digits in random order, as in base64 and hexadecimal numbers, count 3/4. The
+/// common rule "characters / 4" is too low by a factor of three for Chinese.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimator;
 
@@ -82,7 +84,15 @@ impl Tokenizer for Estimator {
 
     fn count(&self, text: &str) -> u64 {
         // In quarters, so that the sum is exact and rounded once.
-        text.chars().map(quarter_tokens).sum::<u64>().div_ceil(4)
+        let (mut quarters, mut run) = (0, AsciiRun::default());
+        for character in text.chars() {
+            if character.is_ascii_alphanumeric() {
+                run.push(character);
+            } else {
+                quarters += std::mem::take(&mut run).quarters() + quarter_tokens(character);
+            }
+        }
+        (quarters + run.quarters()).div_ceil(4)
     }
 }
 
@@ -108,8 +118,59 @@ fn quarter_tokens(character: char) -> u64 {
     match u32::from(character) {
         0..=0x7f if character.is_ascii_punctuation() || character == '\n' => 2,
         0..=0x7f => 1,
-        0x1100..=0x11ff | 0x2e80..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0xff00..=0xffef => 4,
-        0x2190..=0x2bff | 0x1_f000..=0x1_faff | 0x2_0000..=0x3_ffff => 8,
+        0x0980..=0x0aff | 0x0b80..=0x0d7f => 6,
+        0x0370..=0x03ff
+        | 0x0590..=0x06ff
+        | 0x0900..=0x097f
+        | 0x0e00..=0x0e7f
+        | 0x1100..=0x11ff
+        | 0x2e80..=0x9fff
+        | 0xac00..=0xd7af
+        | 0xf900..=0xfaff
+        | 0xff00..=0xffef => 4,
+        // Vocabularies have few words of these scripts, so that a character is encoded as two or three pieces of its bytes.
+        0x0530..=0x058f | 0x0700..=0x1cff | 0x2190..=0x2bff | 0x1_f000..=0x1_faff | 0x2_0000..=0x3_ffff => 8,
         _ => 2,
+    }
+}
+
+/// Minimum length of letters and digits that are examined for a random order.
+const LEAST_RANDOM: u64 = 8;
+
+/// Consecutive ASCII letters and digits.
+#[derive(Default)]
+struct AsciiRun {
+    length: u64,
+    /// Number of changes between lower case, upper case and digits, except after a capital letter: words start with one.
+    changes: u64,
+    last: Option<Class>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Lower,
+    Upper,
+    Digit,
+}
+
+impl AsciiRun {
+    fn push(&mut self, character: char) {
+        let class = match character {
+            'a'..='z' => Class::Lower,
+            'A'..='Z' => Class::Upper,
+            _ => Class::Digit,
+        };
+        let is_change = self
+            .last
+            .is_some_and(|last| last != class && (last, class) != (Class::Upper, Class::Lower));
+        self.changes += u64::from(is_change);
+        self.length += 1;
+        self.last = Some(class);
+    }
+
+    fn quarters(self) -> u64 {
+        // Words and names in camel case change less often. A vocabulary has no pieces for random characters.
+        let is_random = self.length >= LEAST_RANDOM && self.changes * 4 >= self.length;
+        if is_random { self.length * 3 } else { self.length }
     }
 }
