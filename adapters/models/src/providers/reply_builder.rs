@@ -7,6 +7,7 @@
 //!    the remaining ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 
 use pirn_conversation::conversation::TokenUsage;
 use pirn_conversation::model_call::{CacheUse, FailureKind, FinishReason, ModelFailure};
@@ -381,12 +382,16 @@ impl Call {
     }
 }
 
-/// Gives every call a distinct id, because results refer to calls only by id.
+/// Gives every call a distinct id, because results refer to calls only by id. An id for a call without one differs from those of other
+/// replies too: a front end has the calls of a whole chat, and finds the call of a result by its id.
 fn told_apart(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let mut seen = BTreeSet::new();
+    let mut of_reply: Option<u64> = None;
     for (place, call) in calls.iter_mut().enumerate() {
         if call.id.is_empty() {
-            call.id = format!("{OWN_ID}{}", place + 1);
+            // The keys of `RandomState` are random. Digits only: see `OWN_ID`.
+            let reply = of_reply.get_or_insert_with(|| RandomState::new().hash_one(0));
+            call.id = format!("{OWN_ID}{reply}-{}", place + 1);
         }
         while !seen.insert(call.id.clone()) {
             call.id = format!("{}-{}", call.id, place + 1);
@@ -425,7 +430,8 @@ mod tests {
             calls.into_iter().map(|call| call.id).collect()
         };
         assert_eq!(ids(&["a", "b"]), ["a", "b"]);
-        assert_eq!(ids(&["", ""]), ["call-1", "call-2"]);
+        let missing: BTreeSet<String> = [ids(&["", ""]), ids(&["", ""])].concat().into_iter().collect();
+        assert_eq!(missing.len(), 4, "{missing:?}");
         let same = ids(&["a", "a", "a", "a-2"]);
         assert_eq!(same.iter().collect::<BTreeSet<_>>().len(), 4, "{same:?}");
         assert_eq!(same[0], "a");
@@ -497,8 +503,8 @@ mod tests {
     fn whole_calls_with_equal_or_missing_ids_stay_separate() {
         for (given, expected) in [
             (["a", "a"], ["a", "a-2"]),
-            (["", "b"], ["call-1", "b"]),
-            (["a", ""], ["a", "call-2"]),
+            (["", "b"], ["call-N-1", "b"]),
+            (["a", ""], ["a", "call-N-2"]),
         ] {
             let mut builder = ReplyBuilder::default();
             for (n, id) in given.into_iter().enumerate() {
@@ -512,8 +518,11 @@ mod tests {
             }
             builder.finished(FinishReason::ToolCalls);
             let calls = builder.reply("p", "m", &Key::none()).expect("whole").tool_calls;
-            let ids: Vec<&str> = calls.iter().map(|call| &*call.id).collect();
-            assert_eq!(ids, expected);
+            let ids = calls.iter().map(|call| match call.id.strip_prefix(OWN_ID) {
+                Some(own) => format!("{OWN_ID}N{}", own.trim_start_matches(|c: char| c.is_ascii_digit())),
+                None => call.id.clone(),
+            });
+            assert_eq!(ids.collect::<Vec<_>>(), expected);
             assert_eq!(calls[1].arguments, json!({"n": 1}));
         }
     }
