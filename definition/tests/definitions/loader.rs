@@ -1,5 +1,7 @@
 //! Definitions that the loader accepts, and its faults for others.
 
+use std::collections::BTreeSet;
+
 use pirn_definition::definition::{
     ContextOperation, FaultCode, NodeConfig, SourceFile, VariableScope, WorkflowDefinition, load,
 };
@@ -165,6 +167,29 @@ fn unknown_fields_suggest_the_nearest_valid_field() {
     }
     assert_eq!(loaded.faults.len(), 5, "{}", shown(&loaded.faults));
     assert!(loaded.faults.iter().all(|fault| fault.code == FaultCode::UnknownField));
+}
+
+#[test]
+fn a_field_of_limits_and_one_beside_them_suggest_the_right_place() {
+    let script = |config: Value| flow(&json!([{"id": "n", "type": "SCRIPT", "config": config}]), &[]);
+    let mut of_workflow = flow(&json!([]), &[]);
+    of_workflow["config"] = json!({"runBytes": 5, "limits": {"maxSteps": 5}});
+    for (file, expected) in [
+        (
+            script(json!({"code": "return 1", "concurrency": 2, "limits": {"profileId": "p"}})),
+            ["concurrency", "profileId"],
+        ),
+        (of_workflow, ["runBytes", "maxSteps"]),
+    ] {
+        let loaded = loaded(file.to_string());
+        let help: BTreeSet<&str> = loaded.faults.iter().filter_map(|fault| fault.help.as_deref()).collect();
+        let [inside, beside] = expected;
+        let wanted = [
+            format!("write it in `limits`: {{\"limits\": {{\"{inside}\": ...}}}}"),
+            format!("`{beside}` belongs beside `limits`, in the object that contains it"),
+        ];
+        assert_eq!(help, wanted.iter().map(String::as_str).collect(), "{file}");
+    }
 }
 
 #[test]

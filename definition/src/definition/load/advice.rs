@@ -38,6 +38,18 @@ pub(super) fn of_text(name: &str, text: &str) -> Option<String> {
 /// Returns advice for an unknown field if the suggestion of the most similar name would be wrong.
 pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
     let has = |name: &str| known.contains(&name);
+    let is_in = |limits: &Limits| {
+        limits.fields.contains(&word) && has("limits") && limits.beside.iter().take(2).all(|field| has(field))
+    };
+    if LIMITS.iter().any(is_in) {
+        return Some(format!("write it in `limits`: {{\"limits\": {{\"{word}\": ...}}}}"));
+    }
+    let is_beside = |limits: &Limits| limits.fields == known && limits.beside.contains(&word);
+    if LIMITS.iter().any(is_beside) {
+        return Some(format!(
+            "`{word}` belongs beside `limits`, in the object that contains it"
+        ));
+    }
     let text = match word {
         "timeoutMs" if has("timeout") && !has("timeoutMs") => {
             r#"the limit here is `timeout`, in seconds: 30000 ms are `"timeout": 30`"#
@@ -54,6 +66,54 @@ pub(super) fn of_field(word: &str, known: &[&str]) -> Option<String> {
     };
     Some(text.to_owned())
 }
+
+/// The fields of an object `limits`, and those of the object that contains it.
+struct Limits {
+    fields: &'static [&'static str],
+    beside: &'static [&'static str],
+}
+
+/// Objects `limits` of a workflow's `config`, of SCRIPT, and of `dynamic` of LLM.
+const LIMITS: [Limits; 3] = [
+    Limits {
+        fields: &["runBytes"],
+        beside: &[
+            "maxSteps",
+            "maxConcurrentBranches",
+            "maxDepth",
+            "maxTriggeredEvents",
+            "timeoutMs",
+            "tokenLimit",
+            "tokenizer",
+            "compression",
+            "pinned",
+            "fromEnd",
+            "artifactTokens",
+            "maxArtifactBytes",
+            "skills",
+            "recall",
+            "budget",
+            "maxAgents",
+        ],
+    },
+    Limits {
+        fields: &["agents", "concurrency", "calls", "resultBytes", "timeMs"],
+        beside: &[
+            "code",
+            "file",
+            "input",
+            "profileId",
+            "models",
+            "tools",
+            "profiles",
+            "workflows",
+        ],
+    },
+    Limits {
+        fields: &["agents", "depth", "concurrency", "tokens", "cost", "timeMs"],
+        beside: &["allow", "consent", "profiles", "tools"],
+    },
+];
 
 /// Fields, and the names that they have in other workflow systems.
 const SYNONYMS: [(&str, &[&str]); 20] = [
