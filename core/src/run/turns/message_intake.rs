@@ -7,8 +7,8 @@
 //! | no LLM node, or a node is in progress | waits | waits |
 //! | the main thread has ended | is refused; one that waits is reported as undelivered | the same |
 //!
-//! Messages are added in the order of their arrival. A message is added only between two model calls of an LLM node, when every
-//! tool call of the conversation has its result.
+//! Messages are added in the order of their arrival, except that a message `BeforeNextRequest` precedes the messages `WhenIdle` that
+//! wait. A message is added only between two model calls of an LLM node, when every tool call of the conversation has its result.
 
 use std::sync::Arc;
 
