@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, Store};
-use pirn::{Engine, RunReport, SourceFile};
+use pirn::{Engine, Migration, RunReport, SourceFile};
 use pirn_tests::world::{line, node, run_in};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Echo, engine, script};
@@ -117,27 +118,40 @@ fn process(store: &MemoryStore, code: &str, echo: &Echo) -> Engine {
     engine.build().expect("builds")
 }
 
-/// Runs a script until it waits for the event `go`, then migrates the run to the other script and raises the event. Returns the report
-/// as JSON, and the prompts of both processes.
-fn changed(before: &str, after: &str) -> (Value, Vec<String>, Vec<String>) {
+/// Runs a script until it waits for the event `go`, and ends its process. Returns an engine of the next process, and the result of a
+/// migration of the run to the other script.
+fn migrated(before: &str, after: &str, (first, second): (&Echo, &Echo)) -> (Engine, Migration) {
     let store = MemoryStore::new();
-    let (first, second) = (Echo::default(), Echo::default());
-    let engine = process(&store, before, &first);
+    let engine = process(&store, before, first);
     let run = engine.run("main").run_id("r").start().expect("starts");
     engine.wait_idle();
     run.release();
     engine.shutdown_blocking(Duration::from_secs(5));
-    let engine = process(&store, before, &first);
+    let engine = process(&store, before, first);
     let file = [SourceFile::new("new.json", script(after, json!({})).to_string())];
+    let checked = block_on(engine.resume("r").check_migration(&file)).expect("is checked");
     let moved = block_on(engine.resume("r").migrate(&file)).expect("is checked");
-    assert!(moved.fits, "{moved:?}");
+    assert_eq!(checked, moved);
     engine.shutdown_blocking(Duration::from_secs(5));
-    let engine = process(&store, after, &second);
+    (process(&store, after, second), moved)
+}
+
+/// Resumes the run and raises the event `go`. Returns the report as JSON.
+fn resumed(engine: &Engine) -> Value {
     let run = block_on(engine.resume("r").start()).expect("goes on");
     run.emit("go", [("n", json!(1))]);
     let report = json!(*run.outcome_blocking());
     engine.shutdown_blocking(Duration::from_secs(5));
-    (report, first.prompts(), second.prompts())
+    report
+}
+
+/// Runs a script until it waits for the event `go`, then migrates the run to the other script and raises the event. Returns the report
+/// as JSON, and the prompts of both processes.
+fn changed(before: &str, after: &str) -> (Value, Vec<String>, Vec<String>) {
+    let (first, second) = (Echo::default(), Echo::default());
+    let (engine, moved) = migrated(before, after, (&first, &second));
+    assert!(moved.fits, "{moved:?}");
+    (resumed(&engine), first.prompts(), second.prompts())
 }
 
 const BEFORE: &str = "const [a, b] = await parallel([() => agent('a'), () => agent('b')]); const e = await event('go'); return [a, b, e.type]";
@@ -155,7 +169,7 @@ fn a_changed_script_resumes_its_unchanged_prefix_without_calling_it_again() {
 }
 
 #[test]
-fn a_script_that_asks_for_another_call_than_the_recorded_one_fails_with_the_first_difference() {
+fn a_migration_to_a_script_that_makes_other_calls_than_the_recorded_ones_is_refused_with_the_first_difference() {
     let cases = [
         (
             "const a = await agent('a'); const b = await agent('other'); await event('go'); return 1",
@@ -186,16 +200,93 @@ fn a_script_that_asks_for_another_call_than_the_recorded_one_fails_with_the_firs
         ("await agent('a'); throw new Error('no')", 1, "agent", None),
     ];
     for (after, call, recorded, now) in cases {
-        let (report, _, second) = changed(BEFORE, after);
-        let error = &report["error"];
-        assert_eq!(error["code"], "RUN_DIVERGED", "{after}: {report}");
+        let (first, second) = (Echo::default(), Echo::default());
+        let (engine, moved) = migrated(BEFORE, after, (&first, &second));
+        assert!(!moved.fits, "{after}");
+        let difference = moved.first_difference.expect("is named");
+        assert_eq!(difference.node_id.as_deref(), Some("plan"), "{after}");
         let recorded = if call == 1 { "agent" } else { recorded };
+        assert_eq!(difference.before, json!({ "call": call, "kind": recorded }), "{after}");
+        let error = &difference.after["error"];
+        assert_eq!(error["code"], "RUN_DIVERGED", "{after}: {error}");
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(
+            message.contains("keep the calls that the script has made"),
+            "{after}: {message}"
+        );
         assert_eq!(
-            error["details"],
-            json!({ "call": call, "recorded": recorded, "now": now }),
+            (&difference.after["call"], &difference.after["kind"]),
+            (&json!(call), &json!(now)),
             "{after}"
         );
-        assert_eq!(second, Vec::<String>::new(), "{after}");
+        assert_eq!(
+            resumed(&engine)["output"],
+            json!(["re: a", "re: b", "CUSTOM"]),
+            "{after}"
+        );
+        assert_eq!(second.prompts(), Vec::<String>::new(), "{after}");
+    }
+}
+
+#[test]
+fn a_script_that_throws_after_its_recorded_calls_is_accepted_and_its_run_fails_there() {
+    let after = "await parallel([() => agent('a'), () => agent('b')]); await event('go'); throw new Error('new')";
+    let (report, ..) = changed(BEFORE, after);
+    assert_eq!(report["error"]["message"], "new", "{report}");
+}
+
+/// A script of groups of concurrent calls: agents by number, and the event `go` as `None`.
+type Groups = Vec<Vec<Option<u8>>>;
+
+/// Returns groups of agents, one group with the event, and further ones.
+fn groups() -> impl Strategy<Value = Groups> {
+    let agents = || prop::collection::vec(prop::collection::vec((0..3_u8).prop_map(Some), 1..3), 0..3);
+    (agents(), prop::collection::vec(0..3_u8, 0..2), agents()).prop_map(|(mut groups, beside, after)| {
+        groups.push(std::iter::once(None).chain(beside.into_iter().map(Some)).collect());
+        groups.extend(after);
+        groups
+    })
+}
+
+fn code_of(groups: &Groups) -> String {
+    let call = |call: &Option<u8>| match call {
+        Some(number) => format!("() => agent('a{number}')"),
+        None => "() => event('go')".to_owned(),
+    };
+    let parallel = |group: &Vec<Option<u8>>| {
+        let calls: Vec<String> = group.iter().map(call).collect();
+        format!("await parallel([{}]);", calls.join(", "))
+    };
+    let lines: Vec<String> = groups.iter().map(parallel).collect();
+    format!("{} return 1", lines.join("\n"))
+}
+
+/// Returns the calls until the script waits for the event.
+fn calls_before_go(groups: &Groups) -> Vec<Option<u8>> {
+    let waits = groups.iter().position(|group| group.contains(&None));
+    let until = waits.map_or(groups.len(), |at| at + 1);
+    groups[..until].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_migration_accepts_exactly_the_scripts_that_make_the_recorded_calls(
+        before in groups(), other in groups(), common in 0..4_usize,
+    ) {
+        // A common beginning, because two random scripts rarely have one.
+        let common = common.min(before.len());
+        let mut after: Groups = before[..common].iter().chain(&other).cloned().collect();
+        // The event is raised once.
+        let waits = after.iter().position(|group| group.contains(&None)).unwrap_or_default();
+        after[waits + 1..].iter_mut().for_each(|group| group.retain(Option::is_some));
+        let (recorded, made) = (calls_before_go(&before), calls_before_go(&after));
+        let echoes = (Echo::default(), Echo::default());
+        let (engine, moved) = migrated(&code_of(&before), &code_of(&after), (&echoes.0, &echoes.1));
+        prop_assert_eq!(moved.fits, made.starts_with(&recorded), "{:?} {:?}: {:?}", before, after, moved);
+        let report = resumed(&engine);
+        prop_assert_eq!(&report["status"], &json!("COMPLETED"), "{:?} {:?}: {}", before, after, report);
     }
 }
 

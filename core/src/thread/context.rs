@@ -78,8 +78,9 @@ impl StepContext<'_> {
         let graph = self.thread.graph();
         let limit = graph.config.max_agents.unwrap_or_default();
         let node = &graph.node(self.thread.at).id;
-        let message =
-            format!("node {node} starts {count} agents, and {left} of {limit} are left (`dynamic.limits.agents`)");
+        let message = format!(
+            "node {node} needs {count} of the agents that `dynamic.limits.agents` allows, and {left} of {limit} are left"
+        );
         Err(RunError::new(RunErrorCode::Overloaded, message))
     }
 

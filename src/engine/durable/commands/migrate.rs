@@ -1,20 +1,23 @@
 //! Migration of live runs to another definition.
 //!
 //! A run is migrated only if replaying its journal under the new definition yields equal events, requests and trigger
-//! decisions. Otherwise the first difference is reported.
+//! decisions, and every unfinished script makes its recorded calls. Otherwise the first difference is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
+use pirn_actors::ports::{ScriptEnd, ScriptJob};
 use pirn_core::run::{Effect, ReplayStep, RunMachine, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
-use pirn_core::thread::{self, ThreadId};
+use pirn_core::thread::{self, ScriptState, ThreadId};
 use pirn_definition::definition::{Loaded, SourceFile, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
-use pirn_definition::graph::{Graph, NodeKind};
+use pirn_definition::graph::{Graph, NodeIx, NodeKind, SnippetIx};
+use pirn_definition::script::ScopeValues;
 use pirn_events::event::RaisedEvent;
 use pirn_store::ContentHash;
+use pirn_sync::completion;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -73,6 +76,16 @@ struct Trace {
     triggers: TriggerDecisions,
     /// Recorded actions of the triggers.
     acted: TriggerProgress,
+    /// Scripts that have made calls and not ended.
+    scripts: Vec<OpenScript>,
+}
+
+/// A script that has made calls and not ended.
+struct OpenScript {
+    graph: Arc<Graph>,
+    node: NodeIx,
+    /// Its recorded inputs.
+    state: ScriptState,
 }
 
 /// Position of a thread.
@@ -97,11 +110,20 @@ pub(in crate::engine::durable) async fn check(
     let loaded = Loaded::of(files);
     let definition: Arc<str> = overlay(&stored.definition, &loaded).map_err(faulty)?.into();
     check_replaced(&stored, &loaded)?;
-    // Faults of the new files are reported before the run's own definition is compiled.
-    let would = Trace::of(engine, &stored, &definition)?;
-    let was = Trace::of(engine, &stored, &stored.definition)?;
-    // `was.acted` for both: only the recorded run shows which decisions its triggers have made.
-    let first_difference = difference(made(was.entries, &was.acted), made(would.entries, &was.acted));
+    let (first_difference, scripts, step) = {
+        // Faults of the new files are reported before the run's own definition is compiled.
+        let would = Trace::of(engine, &stored, &definition)?;
+        let was = Trace::of(engine, &stored, &stored.definition)?;
+        // `was.acted` for both: only the recorded run shows which decisions its triggers have made.
+        let first_difference = difference(made(was.entries, &was.acted), made(would.entries, &was.acted));
+        // Equal histories have equal threads, so that the scripts correspond.
+        let scripts: Vec<_> = was.scripts.into_iter().zip(would.scripts).collect();
+        (first_difference, scripts, would.step)
+    };
+    let first_difference = match first_difference {
+        None => script_difference(engine, &stored.run.id, scripts, step).await,
+        found => found,
+    };
     let migration = Migration {
         fits: first_difference.is_none(),
         first_difference,
@@ -133,6 +155,72 @@ fn check_replaced(stored: &StoredRecords, loaded: &Loaded) -> Result<(), ResumeE
 
 fn workflow_ids(loaded: &Loaded) -> Vec<&str> {
     loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect()
+}
+
+/// Evaluates each script whose source has changed with its recorded inputs. Returns the first one that does not make its recorded calls.
+async fn script_difference(
+    engine: &Engine,
+    run_id: &str,
+    scripts: Vec<(OpenScript, OpenScript)>,
+    step: u64,
+) -> Option<Difference> {
+    for (was, would) in scripts {
+        if was.source() == would.source() {
+            continue;
+        }
+        let error = match would.evaluate(engine, run_id).await {
+            // A script that throws has made its recorded calls before.
+            Ok(answer) if answer["end"]["failed"]["code"] == RunErrorCode::ScriptError.as_str() => continue,
+            Ok(answer) if answer["end"]["failed"].is_null() => continue,
+            Ok(answer) => answer["end"]["failed"].clone(),
+            Err(error) => json!(error),
+        };
+        let message = error["message"].as_str().unwrap_or_default();
+        let advice = "keep the calls that the script has made, with their order and arguments, and change only what follows them";
+        let shown = |kind: &str| json!({"call": error["details"]["call"], "kind": error["details"][kind]});
+        let mut after = shown("now");
+        after["error"] = json!({"code": error["code"], "message": format!("{message}: {advice}")});
+        return Some(Difference {
+            step,
+            node_id: Some(Arc::clone(&would.graph.node(would.node).id)),
+            before: shown("recorded"),
+            after,
+        });
+    }
+    None
+}
+
+impl OpenScript {
+    fn code(&self) -> Option<SnippetIx> {
+        match &self.graph.node(self.node).kind {
+            NodeKind::Orchestration(script) => Some(script.code),
+            _ => None,
+        }
+    }
+
+    fn source(&self) -> Option<&str> {
+        Some(&self.graph.snippet(self.code()?).source)
+    }
+
+    /// Evaluates the script from its start until it waits for a result that is not recorded. Nothing is called.
+    async fn evaluate(&self, engine: &Engine, run_id: &str) -> Result<Arc<Value>, RunError> {
+        let failed = || RunError::new(RunErrorCode::ScriptError, "the script could not be evaluated");
+        let code = self.code().ok_or_else(failed)?;
+        let (setter, end) = completion();
+        let job = ScriptJob {
+            graph: &self.graph,
+            code,
+            input: Arc::default(),
+            scope: &ScopeValues::default(),
+            run_id: &run_id.into(),
+            seed: None,
+            state: Some(Arc::new(self.state.clone())),
+        };
+        let answer = Box::new(move |end: ScriptEnd| setter.set(end.result));
+        // Aborts the evaluation if this future is dropped.
+        let _evaluation = engine.shared().ports().scripts.run(job, answer);
+        end.wait().await.unwrap_or_else(|_| Err(failed()))
+    }
 }
 
 /// Step, node and JSON description of an entry.
@@ -192,6 +280,7 @@ impl Trace {
             step: 0,
             threads: BTreeMap::new(),
             acted: TriggerProgress::default(),
+            scripts: Vec::new(),
         };
         let replayed = engine
             .shared()
@@ -199,7 +288,14 @@ impl Trace {
                 trace.saw(machine, &seen);
             });
         // An error of the replay is not reported: the trace then lacks the remaining entries, which the comparison finds.
-        drop(replayed);
+        if let Ok(machine) = replayed {
+            let scripts = machine.unfinished_scripts().map(|(thread, state)| OpenScript {
+                graph: Arc::clone(thread.graph()),
+                node: thread.node(),
+                state,
+            });
+            trace.scripts.extend(scripts);
+        }
         Ok(trace)
     }
 
@@ -325,7 +421,7 @@ fn asked<'a>(
             json!({"function": id, "name": name, "input": **input.value()})
         }
         thread::Effect::Script { id, input, .. } => json!({"code": id, "input": input}),
-        // The recorded answers have the calls. A changed script is compared with them when it is evaluated again.
+        // The recorded answers have the calls. `script_difference` compares a changed script with them.
         thread::Effect::ScriptStep { id, .. } => json!({"script": id}),
         thread::Effect::Model {
             id, request, choice, ..
