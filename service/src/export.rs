@@ -86,8 +86,10 @@ async fn responses(client: &Client, run: &str, step: Option<u64>) -> Result<Map<
         .last()
         .and_then(|step| step["step"].as_u64())
         .unwrap_or_default();
-    // The page marks what the step has changed, so it requests the state before it too. A step that the run lacks is an error.
+    // The page marks what the step has changed, so it requests the state before it too. A step that the run lacks is an error. Step 0 has
+    // the base of a fork.
     let mut steps: BTreeSet<u64> = step.iter().flat_map(|step| [step.saturating_sub(1), *step]).collect();
+    steps.insert(0);
     if last <= MAX_REPLAYS as u64 {
         steps.extend(0..=last);
     }

@@ -172,7 +172,8 @@ describe("actions in the page", { skip, concurrency: false }, () => {
     await status(service, "letter-late", "COMPLETED");
     const { startedAt } = await service.call("/runs/letter-late?at=0");
     const page = await open(service.url, "#/runs");
-    // The shared steps are an hour older than they are.
+    // The base was deleted, and the shared steps are an hour older than they are.
+    await page.route(/runs\/letter-old\?at=0/, (route) => route.fulfill({ status: 404, json: { code: "RUN_NOT_FOUND", detail: "no such run" } }));
     const older = (at) => (at < startedAt ? at - 3_600_000 : at);
     await page.route(/runs\/letter-late\/(events|steps)/, async (route) => {
       const answer = await route.fetch();
@@ -452,6 +453,25 @@ describe("access", { skip, concurrency: false }, () => {
       await service.call("/runs", { workflow: "letter", runId: "letter-token", input: { name: "Ingrid" } });
       await page.locator("tbody tr", { hasText: "letter-token" }).waitFor();
       await close(page);
+    } finally {
+      await service.close();
+    }
+  });
+
+  it("has no actions with a token that only reads", async () => {
+    const service = await studio({ token: "of-the-owner\nof-a-reader roles=read" });
+    try {
+      await service.call("/runs", { workflow: "letter", runId: "letter-read", input: { name: "Ingrid" } });
+      for (const [token, changes] of [["of-a-reader", false], ["of-the-owner", true]]) {
+        const page = await open(service.url, "#/runs?start=letter");
+        await page.locator("dialog[aria-label=Token] input").fill(token);
+        await button(page, "Continue").click();
+        await page.locator("tbody tr", { hasText: "letter-read" }).waitFor();
+        await page.locator(changes ? "dialog[aria-label='Start a run']" : "text=Read only").waitFor();
+        assert.equal(await page.locator("button.primary", { hasText: "Start a run" }).count(), changes ? 1 : 0);
+        assert.equal(await page.locator("dialog").count(), changes ? 1 : 0);
+        await close(page);
+      }
     } finally {
       await service.close();
     }

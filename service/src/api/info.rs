@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::query::Scoped;
+use crate::http::caller::Role;
 use crate::http::json::Json;
 use crate::studio::StudioMode;
 
@@ -12,7 +13,7 @@ use crate::studio::StudioMode;
 pub(crate) struct Info {
     /// Version of Pirn.
     version: &'static str,
-    /// Access of the Studio: `off`, `read` or `full`.
+    /// Access of the Studio with the caller's token: `off`, `read` or `full`.
     studio: StudioMode,
     /// True if the service has a store. Without one, only runs in memory are listed.
     store: bool,
@@ -26,9 +27,14 @@ pub(crate) struct Info {
     responses((status = 200, description = "Version, mode of the Studio, presence of a store, model profiles", body = Info))
 )]
 pub(crate) async fn show(Scoped(service): Scoped) -> Json<Info> {
+    let changes = [Role::Run, Role::Answer].map(|role| service.caller().check(role).is_ok());
+    let studio = match service.studio() {
+        StudioMode::Full if changes == [false, false] => StudioMode::Read,
+        mode => mode,
+    };
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
-        studio: service.studio(),
+        studio,
         store: service.has_store(),
         profiles: service.profile_ids(),
     })

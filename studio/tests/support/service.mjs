@@ -111,7 +111,7 @@ export async function startService({ studio = "full", token, store = true, liste
     const answer = await fetch(`${base}/v1${path}`, {
       method: body === undefined ? "GET" : "POST",
       headers: {
-        ...(token ? { Authorization: `Bearer ${token}` } : {}),
+        ...(token ? { Authorization: `Bearer ${token.split(/\s/)[0]}` } : {}),
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
         ...headers,
       },
