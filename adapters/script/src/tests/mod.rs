@@ -4,6 +4,7 @@ mod cases;
 mod code;
 mod fuzz;
 mod limits;
+mod node;
 mod plain;
 mod port;
 mod sandbox;
