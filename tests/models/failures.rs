@@ -187,6 +187,19 @@ fn a_stall_and_a_late_first_token_have_different_errors() {
 }
 
 #[test]
+fn comments_do_not_extend_the_time_limits_of_a_stream() {
+    for (pieces, words) in [(&[][..], "first token"), (&["half"], "next token")] {
+        let server = Server::answering([Answer::breaking_off(pieces, End::Comments)]);
+        let more =
+            json!({"retry": {"maxAttempts": 1}, "timeouts": {"firstTokenMs": 300, "idleMs": 200, "totalMs": 60_000}});
+        let ran = ask(&server, &more, prompt());
+        fails_with(&ran, FailureKind::Stalled);
+        assert!(cause(&ran).message.contains(words), "{}", cause(&ran));
+        assert!(server.client_left(), "the connection is closed");
+    }
+}
+
+#[test]
 fn a_refused_connection_is_reported_as_unreachable() {
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     let nobody = format!("http://{}/v1/", port.expect("a port"));

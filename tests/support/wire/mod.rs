@@ -50,6 +50,8 @@ pub enum End {
     Cut,
     /// Sends nothing more until the client disconnects, which [`Server::client_left`] reports.
     Stall,
+    /// Sends comments until the client disconnects, which [`Server::client_left`] reports.
+    Comments,
 }
 
 /// A request as received.
@@ -196,6 +198,11 @@ fn serve(shared: &Shared, mut stream: TcpStream, leaves: &Sender<()>) -> std::io
                 End::Stall => {
                     // Ends when the client closes its side.
                     let _rest = stream.read_to_end(&mut Vec::new());
+                    leaves.send(()).unwrap_or(());
+                    Ok(())
+                }
+                End::Comments => {
+                    while stream.write_all(b"4\r\n: \n\n\r\n").is_ok() {}
                     leaves.send(()).unwrap_or(());
                     Ok(())
                 }

@@ -1,7 +1,7 @@
 //! Sends one request and reads its reply in pieces, within time limits.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
 use futures::future::{Either, select};
@@ -89,7 +89,9 @@ impl Exchange<'_> {
         if !status.is_success() {
             let headers = answer.headers().clone();
             let body = self.body(answer, &wait).await.unwrap_or_default();
-            return Err(refused(status, &String::from_utf8_lossy(&body), &headers));
+            #[allow(clippy::disallowed_methods)] // A date in `Retry-After` is one of the real world.
+            let received = SystemTime::now();
+            return Err(refused(status, &String::from_utf8_lossy(&body), &headers, received));
         }
         let kind = answer
             .headers()
@@ -131,8 +133,16 @@ impl Exchange<'_> {
                 None => frames.end(),
             };
             let new = new.map_err(|_| Failure::malformed("the reply does not follow the protocol: it is not UTF-8"))?;
-            if !new.is_empty() || wait.has_begun {
+            let has_data = frames.has_new_data();
+            // Comments keep the connection open, and a provider that sends nothing else has stalled.
+            if !new.is_empty() || (wait.has_begun && has_data) {
                 wait.begun(self.timeouts.idle);
+            } else if !is_end && wait.is_over() {
+                // Bytes that are always ready would never let the timer be polled.
+                if builder.is_finished() {
+                    break;
+                }
+                return Err(wait.stalled());
             }
             for frame in new {
                 // Bytes after the end are ignored, whether or not they arrived in the packet of the end.
@@ -212,6 +222,10 @@ impl<'a> Wait<'a> {
             Either::Left((output, _)) => Ok(output),
             Either::Right(((), _)) => Err(self.stalled()),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| self.clock.now() >= until)
     }
 
     fn stalled(&self) -> Failure {

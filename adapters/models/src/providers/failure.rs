@@ -86,11 +86,11 @@ pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
 }
 
 /// Creates the failure for a response with a status other than 2xx.
-pub(super) fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> Failure {
+pub(super) fn refused(status: StatusCode, body: &str, headers: &HeaderMap, received: SystemTime) -> Failure {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let cause = ModelFailure {
         status: Some(status.as_u16()),
-        retry_after: retry_after(headers).or_else(|| retry_delay(&body)),
+        retry_after: retry_after(headers, received).or_else(|| retry_delay(&body)),
         ..ModelFailure::new(kind_of(status.as_u16()))
     };
     Failure {
@@ -167,9 +167,9 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date. A date is compared with the response's `Date` header, so the
-/// local clock is not needed.
-fn retry_after(headers: &HeaderMap) -> Option<Millis> {
+/// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date. A date is compared with the response's `Date` header, which is
+/// of the same clock, else with the time of receipt.
+fn retry_after(headers: &HeaderMap, received: SystemTime) -> Option<Millis> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let whole = |name: &str, scale: f64| {
         let number: f64 = text(name)?.parse().ok()?;
@@ -179,7 +179,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Millis> {
     whole("retry-after-ms", 1.0)
         .or_else(|| whole("retry-after", 1_000.0))
         .or_else(|| {
-            let wait = date("retry-after")?.duration_since(date("date")?);
+            let wait = date("retry-after")?.duration_since(date("date").unwrap_or(received));
             Some(wait.unwrap_or(Duration::ZERO).as_millis() as Millis)
         })
 }
@@ -231,11 +231,18 @@ mod tests {
                 ],
                 Some(0),
             ),
+            (vec![("retry-after", "Sun, 06 Nov 1994 08:49:42 GMT")], Some(7_000)),
+            (
+                vec![("retry-after", "Sun, 06 Nov 1994 08:49:42 GMT"), ("date", "yesterday")],
+                Some(7_000),
+            ),
+            (vec![("retry-after", "Sun, 06 Nov 1994 08:49:30 GMT")], Some(0)),
             (vec![("retry-after", "soon")], None),
             (vec![("retry-after", "-3")], None),
             (vec![], None),
         ] {
-            assert_eq!(retry_after(&headers(&list)), expected, "{list:?}");
+            let received = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:35 GMT").expect("a date");
+            assert_eq!(retry_after(&headers(&list), received), expected, "{list:?}");
         }
         let body = json!({"error": {"details": [{"@type": "x"}, {"retryDelay": "1.5s"}]}});
         assert_eq!(retry_delay(&body), Some(1_500));
@@ -255,7 +262,7 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
             let body = r#"{"error": {"message": "so it is"}}"#;
-            let refused = refused(status, body, &HeaderMap::new());
+            let refused = refused(status, body, &HeaderMap::new(), SystemTime::UNIX_EPOCH);
             assert_eq!(refused.cause.kind, kind, "{status}");
             assert!(refused.message.ends_with("so it is"), "{}", refused.message);
         }

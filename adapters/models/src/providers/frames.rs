@@ -28,6 +28,8 @@ pub(super) struct Frames {
     data: Option<String>,
     /// True once a line has been taken.
     has_begun: bool,
+    /// True if data has arrived since the last call of [`Frames::has_new_data`].
+    has_new_data: bool,
 }
 
 impl Frames {
@@ -38,7 +40,13 @@ impl Frames {
             event: None,
             data: None,
             has_begun: false,
+            has_new_data: false,
         }
+    }
+
+    /// Returns whether data has arrived since the last call, also if its frame is incomplete. Comments and blank lines are not data.
+    pub(super) fn has_new_data(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_data)
     }
 
     /// Returns the number of buffered bytes of an incomplete frame.
@@ -55,6 +63,7 @@ impl Frames {
         let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
+            self.note_partial_line();
             return Ok(Vec::new());
         };
         let end = before + end;
@@ -65,7 +74,16 @@ impl Frames {
         for line in text.lines() {
             frames.extend(self.line(line));
         }
+        self.note_partial_line();
         Ok(frames)
+    }
+
+    /// Notes data in the incomplete last line: a long line may take longer than the time limit of a piece.
+    fn note_partial_line(&mut self) {
+        self.has_new_data |= match self.framing {
+            Framing::Events => self.bytes.starts_with(b"data"),
+            Framing::Lines => !self.bytes.trim_ascii_start().is_empty(),
+        };
     }
 
     /// Returns the remaining frames at the end of the input.
@@ -84,6 +102,7 @@ impl Frames {
         let line = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(line);
         if self.framing == Framing::Lines {
             let data = line.trim();
+            self.has_new_data |= !data.is_empty();
             return (!data.is_empty()).then(|| StreamFrame {
                 event: None,
                 data: data.to_owned(),
@@ -96,13 +115,16 @@ impl Frames {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "event" => self.event = Some(value.to_owned()),
-            "data" => match &mut self.data {
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
+            "data" => {
+                self.has_new_data = true;
+                match &mut self.data {
+                    Some(data) => {
+                        data.push('\n');
+                        data.push_str(value);
+                    }
+                    None => self.data = Some(value.to_owned()),
                 }
-                None => self.data = Some(value.to_owned()),
-            },
+            }
             // Ignores comments, ids and retry times.
             _ => {}
         }
@@ -157,6 +179,26 @@ mod tests {
             let plain = "data: {}\n\ndata: \u{feff}\n\n";
             let marked = format!("\u{feff}{plain}");
             assert_eq!(all(framing, &[marked.as_bytes()]), all(framing, &[plain.as_bytes()]));
+        }
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_not_data() {
+        for (framing, bytes, expected) in [
+            (Framing::Events, &b": keep-alive\n\n"[..], false),
+            (Framing::Events, b": data", false),
+            (Framing::Events, b"\n\r\n", false),
+            (Framing::Events, b"event: ping\nid: 1\nretry: 5\n", false),
+            (Framing::Events, b"data: a", true),
+            (Framing::Events, b": x\n\ndata: a\n", true),
+            (Framing::Lines, b"\n \n ", false),
+            (Framing::Lines, b"{\"a", true),
+            (Framing::Lines, b"{}\n", true),
+        ] {
+            let mut frames = Frames::new(framing);
+            frames.take(bytes).expect("UTF-8");
+            assert_eq!(frames.has_new_data(), expected, "{}", bytes.escape_ascii());
+            assert!(!frames.has_new_data(), "once");
         }
     }
 
