@@ -299,7 +299,7 @@ fn asked_again(request: &ModelRequest, reply: &str, fault: &str, format: &Respon
 }
 
 /// Returns the text between code fences, if the content has no other text.
-fn unfenced(content: &str) -> &str {
+pub(super) fn unfenced(content: &str) -> &str {
     let text = content.trim();
     let inner = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
     match inner.and_then(|inner| inner.split_once('\n')) {

@@ -81,6 +81,61 @@ fn optional_properties_remain_optional_in_a_strict_schema() {
     assert_eq!((&body["strict"], &body["schema"]), (&json!(false), &open));
 }
 
+#[test]
+fn a_format_that_is_no_object_is_sent_in_one_and_its_value_returned() {
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    let chat = || Answer::saying(&["{\"value\":", " [1, 2]}"]);
+    let text = json!({"type": "output_text", "text": "{\"value\": [1, 2]}"});
+    let body = json!({"output": [{"type": "message", "content": [text]}], "status": "completed"});
+    let responses = Answer::Whole {
+        status: 200,
+        headers: Vec::new(),
+        body: body.to_string(),
+    };
+    for (answer, more, place) in [
+        (chat(), json!({}), "/response_format/json_schema"),
+        (responses, json!({"api": "responses", "stream": false}), "/text/format"),
+    ] {
+        let server = Server::answering([answer]);
+        let ran = ask(&server, &more, json!({"prompt": "hi", "responseFormat": list}));
+        assert_eq!(ran.report.output["content"], "[1, 2]", "{:?}", ran.report.error);
+        let sent = server.requests().remove(0).body;
+        let sent = sent.pointer(place).expect("a format");
+        assert_eq!(
+            (&sent["strict"], &sent["schema"]["type"]),
+            (&json!(true), &json!("object"))
+        );
+        assert_eq!(sent["schema"]["properties"], json!({"value": list}));
+    }
+    // A server that does not enforce the format may send the value itself.
+    let server = Server::answering([Answer::saying(&["[3]"])]);
+    let ran = ask(&server, &json!({}), json!({"prompt": "hi", "responseFormat": list}));
+    assert_eq!(ran.report.output["content"], "[3]", "{:?}", ran.report.error);
+}
+
+#[test]
+fn a_parameter_of_the_node_overrides_the_profiles_in_any_spelling() {
+    for (of_profile, of_node, sent_as) in [
+        ("max_tokens", "maxTokens", "max_tokens"),
+        ("maxTokens", "max_tokens", "max_tokens"),
+        ("stop_sequences", "stop", "stop"),
+        ("top_k", "topK", "top_k"),
+    ] {
+        let value = |n: u64| {
+            if sent_as == "stop" {
+                json!([n.to_string()])
+            } else {
+                json!(n)
+            }
+        };
+        let body = sent(
+            &json!({"parameters": {of_profile: value(9)}}),
+            json!({"prompt": "hi", "parameters": {of_node: value(7)}}),
+        );
+        assert_eq!(body[sent_as], value(7), "{of_node} over {of_profile}");
+    }
+}
+
 fn sent_format(schema: &Value) -> Value {
     let body = sent(&json!({}), json!({"prompt": "hi", "responseFormat": schema}));
     body["response_format"]["json_schema"].clone()

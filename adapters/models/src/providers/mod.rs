@@ -361,7 +361,11 @@ impl Shared {
             call,
             key: &key,
         };
-        exchange.run(request).await
+        let mut reply = exchange.run(request).await?;
+        if matches!(self.protocol, Protocol::OpenAi | Protocol::Responses) {
+            openai::unwrap(format.as_ref(), &mut reply);
+        }
+        Ok(reply)
     }
 
     fn client(&self) -> Result<&Client, RunError> {

@@ -2,15 +2,16 @@
 
 use pirn_actors::ports::ToolSpec;
 use pirn_conversation::model_call::{FailureKind, FinishReason};
+use pirn_core::thread::ModelReply;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
 use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use super::request::parameters::{Names, ToolChoice};
 use super::request::provider_request::ProviderRequest;
-use super::request::schema::strict;
+use super::request::schema::{in_object, out_of_object, strict};
 use crate::formats::{FormatError, openai};
-use crate::structured::ResponseFormat;
+use crate::structured::{ResponseFormat, unfenced};
 
 const NAMES: Names = Names {
     temperature: "temperature",
@@ -74,10 +75,22 @@ pub(super) fn tool_choice(choice: &ToolChoice, one: impl Fn(&str) -> Value) -> V
 
 /// Returns `{name, strict, schema}`, or `None` if any JSON is valid.
 pub(super) fn json_schema(format: &ResponseFormat) -> Option<Value> {
-    let schema = format.schema.as_ref()?;
+    let written = format.schema.as_ref()?;
+    let wrapped = in_object(written);
+    let schema = wrapped.as_ref().unwrap_or(written);
     let strict = strict(schema);
     let is_strict = strict.is_some();
     Some(json!({"name": format.name, "strict": is_strict, "schema": strict.as_ref().unwrap_or(schema)}))
+}
+
+/// Removes the object around a value whose schema is not one of an object.
+pub(super) fn unwrap(format: Option<&ResponseFormat>, reply: &mut ModelReply) {
+    let is_wrapped =
+        format.is_some_and(|format| format.schema.as_ref().is_some_and(|schema| in_object(schema).is_some()));
+    // A server without strict schemas may reply with the value itself.
+    if let Some(value) = out_of_object(unfenced(&reply.content)).filter(|_| is_wrapped && reply.tool_calls.is_empty()) {
+        reply.content = value.to_owned();
+    }
 }
 
 /// Returns the name of the parameter: newer models of OpenAI reject the old name.

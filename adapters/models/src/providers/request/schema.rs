@@ -4,6 +4,7 @@
 //! its null is removed from the reply (see [`crate::structured`]). Anthropic's schemas allow optional properties and have neither
 //! bounds nor conditions. The reply is checked against the original schema.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// Keywords that prevent a strict schema.
@@ -57,6 +58,63 @@ const FORMATS: [&str; 9] = [
     "ipv6",
     "uuid",
 ];
+
+/// The property of the object in which a schema is sent that is not one.
+const VALUE: &str = "value";
+
+/// Returns the schema of an object with this schema as its only property, or `None` if this is the schema of an object: OpenAI
+/// refuses all others, also if they are not strict.
+pub(in crate::providers) fn in_object(schema: &Value) -> Option<Value> {
+    if schema["type"] == "object" && schema.get("anyOf").is_none() {
+        return None;
+    }
+    let mut inner = schema.clone();
+    move_references(&mut inner);
+    let mut outer = json!({"type": "object", "properties": {}, "required": [VALUE], "additionalProperties": false});
+    for word in DEFINITIONS {
+        if let Some(named) = inner.as_object_mut().and_then(|inner| inner.remove(word)) {
+            outer[word] = named;
+        }
+    }
+    outer["properties"][VALUE] = inner;
+    Some(outer)
+}
+
+/// Returns the JSON text of the value in such an object, or `None` if this text is no such object.
+pub(in crate::providers) fn out_of_object(text: &str) -> Option<&str> {
+    // The text is cut and not parsed, so that numbers keep every digit.
+    let (name, value) = text.trim().strip_prefix('{')?.split_once(':')?;
+    let value = value.strip_suffix('}')?.trim();
+    let is_value = name.trim().strip_prefix('"')?.strip_suffix('"')? == VALUE;
+    (is_value && serde_json::from_str::<IgnoredAny>(value).is_ok()).then_some(value)
+}
+
+/// Names of the definitions of a schema, which stay at its root.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// Changes references to parts of the root, which becomes a property. Those to definitions stay.
+fn move_references(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(target) if name == "$ref" => {
+                        let local = target.strip_prefix('#');
+                        let named = |rest: &str| rest.split('/').nth(1).is_some_and(|word| DEFINITIONS.contains(&word));
+                        if let Some(rest) =
+                            local.filter(|rest| (rest.is_empty() || rest.starts_with('/')) && !named(rest))
+                        {
+                            *target = format!("#/properties/{VALUE}{rest}");
+                        }
+                    }
+                    field => move_references(field),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(move_references),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
 
 /// Returns the strict form, or `None` if there is none, for example for an object with arbitrary properties, or a list.
 pub(in crate::providers) fn strict(schema: &Value) -> Option<Value> {
@@ -161,7 +219,7 @@ fn nullable(schema: Value) -> Value {
 /// Rewrites a schema and all its subschemas, outermost first.
 fn rewrite(schema: &Value, one: &impl Fn(&mut Map<String, Value>) -> Option<()>) -> Option<Value> {
     let mut object = schema.as_object()?.clone();
-    for word in ["properties", "$defs", "definitions"] {
+    for word in ["properties"].into_iter().chain(DEFINITIONS) {
         if let Some(Value::Object(named)) = object.get_mut(word) {
             for inner in named.values_mut() {
                 *inner = rewrite(inner, one)?;
@@ -220,6 +278,51 @@ mod tests {
             json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}}),
         ] {
             assert_eq!(strict(&schema), None, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_schema_of_no_object_becomes_a_property_with_its_definitions_at_the_root() {
+        let outer = |value: Value| json!({"type": "object", "properties": {"value": value}, "required": ["value"], "additionalProperties": false});
+        for schema in [
+            json!({"type": "string"}),
+            json!({"type": ["object", "null"], "properties": {}}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            json!({"type": "object", "anyOf": [{"properties": {"a": {"type": "string"}}}]}),
+            json!(true),
+        ] {
+            assert_eq!(in_object(&schema), Some(outer(schema.clone())), "{schema}");
+        }
+        assert_eq!(in_object(&json!({"type": "object", "not": {}})), None);
+        let list =
+            |item: &str, all: &str| json!({"type": "array", "items": {"anyOf": [{"$ref": item}, {"$ref": all}]}});
+        let text = json!({"text": {"type": "string"}});
+        let mut schema = list("#/$defs/text", "#");
+        schema["$defs"] = text.clone();
+        let mut expected = outer(list("#/$defs/text", "#/properties/value"));
+        expected["$defs"] = text;
+        let wrapped = in_object(&schema).expect("a list");
+        assert_eq!(wrapped, expected);
+        assert_eq!(strict(&wrapped), Some(expected));
+    }
+
+    #[test]
+    fn the_value_of_a_wrapped_reply_keeps_its_text() {
+        for (text, expected) in [
+            (" {\"value\": [1, {\"value\": 2}]}\n", Some("[1, {\"value\": 2}]")),
+            (
+                "{ \"value\" : 123456789012345678901234567890 }",
+                Some("123456789012345678901234567890"),
+            ),
+            ("{\"value\": \"a: }\"}", Some("\"a: }\"")),
+            ("{\"value\": 1, \"more\": 2}", None),
+            ("{\"other\": 1}", None),
+            ("{\"value\": [1", None),
+            ("{}", None),
+            ("[1]", None),
+            ("", None),
+        ] {
+            assert_eq!(out_of_object(text), expected, "{text}");
         }
     }
 
