@@ -120,6 +120,8 @@ pub(super) fn check(profile: &Profile) -> ProbeResult {
     let node = json!({
         "prompt": format!("Call the tool {TOOL} with the word \"ready\", then reply with: done."),
         "tools": [TOOL],
+        // One round is enough to know, and some models request the tool again after each result.
+        "maxToolRounds": 1, "onLimit": "answer",
     });
     let asked = ask(&profile, &node, Some(Arc::clone(&called)));
     checked.tools = Some(called.load(Ordering::Relaxed));

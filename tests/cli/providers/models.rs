@@ -147,6 +147,28 @@ fn check_reports_the_working_features_of_each_profile() {
 }
 
 #[test]
+fn check_ends_if_the_model_requests_the_tool_again() {
+    let server = Server::deciding(|request| {
+        let is_forbidden = request.body["tool_choice"] == "none";
+        if is_forbidden || request.body.get("tools").is_none() {
+            Answer::saying(&["one ", "two"])
+        } else {
+            Answer::calling(&[("repeat_word", r#"{"word": "ready"}"#)])
+        }
+    });
+    let folder = asking("again", &json!([profile(&server, &json!({}))]));
+    let ended = pirn(&folder, &["models", "check", "m", "--output", "json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let checked = &ended.json()["profiles"][0];
+    assert_eq!(
+        (&checked["tools"], &checked["error"]),
+        (&json!(true), &Value::Null),
+        "{checked}"
+    );
+    assert_eq!(server.requests().len(), 4, "words, the call, another call, the reply");
+}
+
+#[test]
 fn a_script_without_a_rule_for_the_check_is_not_reported_as_unanswering() {
     let ruled = json!([{"id": "s", "provider": "scripted", "responses": [{"match": "^refund", "content": "no"}]}]);
     let ended = pirn(&asking("ruled", &ruled), &["models", "check"]);
