@@ -181,7 +181,8 @@ pub(super) fn parse_chunk(event: Option<&str>, frame: &Value, reply: &mut ReplyB
             reply.text(text("text"));
             reply.reasoning(place, text("thinking"), text("signature"));
             let written = text("partial_json");
-            if !written.is_empty() {
+            // The arguments of a tool that the provider runs itself arrive in the same form.
+            if !written.is_empty() && reply.has_call(place) {
                 reply.call(&CallPiece {
                     place: Some(place),
                     written,
@@ -230,8 +231,8 @@ fn block(place: u64, block: &Value, is_whole: bool, reply: &mut ReplyBuilder) {
     }
 }
 
-/// Records the reported usage. Its input count excludes cached tokens, and its output count includes thinking without a separate
-/// figure.
+/// Records the reported usage. Its input count excludes cached tokens, and its output count includes thinking, with a separate figure
+/// for some models.
 fn usage(usage: Option<&Value>, reply: &mut ReplyBuilder) {
     let Some(usage) = usage else { return };
     let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -242,6 +243,10 @@ fn usage(usage: Option<&Value>, reply: &mut ReplyBuilder) {
         cached_write: write,
         reports_cache: usage.get("cache_read_input_tokens").is_some_and(Value::is_u64),
         output: of("output_tokens"),
+        reasoning: usage
+            .pointer("/output_tokens_details/thinking_tokens")
+            .and_then(Value::as_u64)
+            .unwrap_or(0),
         ..RawUsage::default()
     });
 }

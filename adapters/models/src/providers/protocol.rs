@@ -182,3 +182,78 @@ impl Protocol {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::super::frames::Frames;
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wire")
+    }
+
+    /// Returns the protocol and the bytes of every recorded stream.
+    fn recorded() -> Vec<(String, Protocol, Vec<u8>)> {
+        let rows = std::fs::read(folder().join("replies.json")).expect("rows");
+        let rows: Vec<Value> = serde_json::from_slice(&rows).expect("JSON");
+        let text = |row: &Value, name: &str| row[name].as_str().expect("a text").to_owned();
+        rows.iter()
+            .map(|row| (text(row, "file"), text(row, "protocol")))
+            .filter(|(file, _)| Path::new(file).extension().is_some_and(|ending| ending != "json"))
+            .map(|(file, protocol)| {
+                let protocol = if protocol == "openai responses" {
+                    Protocol::Responses
+                } else {
+                    Protocol::of(&protocol).expect("a protocol")
+                };
+                let bytes = std::fs::read(folder().join(&file)).expect("a stream");
+                (file, protocol, bytes)
+            })
+            .collect()
+    }
+
+    /// Returns the reply in these pieces of a stream, or the failure.
+    fn read(protocol: Protocol, pieces: &[&[u8]]) -> String {
+        let (mut frames, mut builder) = (Frames::new(protocol.framing()), ReplyBuilder::default());
+        let last = std::iter::once(None);
+        for piece in pieces.iter().map(Some).chain(last) {
+            let new = match piece {
+                Some(piece) => frames.take(piece),
+                None => frames.end(),
+            };
+            for frame in new.expect("UTF-8") {
+                if builder.is_over() {
+                    break;
+                }
+                if let Err(failure) = protocol.parse_chunk(&frame, &mut builder) {
+                    return format!("{failure:?}");
+                }
+            }
+        }
+        let reply = builder.reply(protocol.name(), "m", &Key::none());
+        let mut shown = format!("{reply:?}");
+        // An id of a call without one is random.
+        for call in reply.iter().flat_map(|reply| &reply.tool_calls) {
+            shown = shown.replace(&call.id, "an id");
+        }
+        shown
+    }
+
+    proptest! {
+        #[test]
+        fn a_recorded_reply_does_not_depend_on_chunk_boundaries(cuts in prop::collection::vec(any::<Index>(), 1..40)) {
+            for (file, protocol, bytes) in recorded() {
+                let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+                at.extend([0, bytes.len()]);
+                at.sort_unstable();
+                let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
+                prop_assert_eq!(read(protocol, &pieces), read(protocol, &[&bytes]), "{}", file);
+            }
+        }
+    }
+}

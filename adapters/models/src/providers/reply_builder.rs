@@ -260,9 +260,16 @@ impl ReplyBuilder {
         self.reported.into_usage()
     }
 
-    /// Sets the finish reason; only the first one counts.
+    /// Returns whether a call has this number.
+    pub(super) fn has_call(&self, place: u64) -> bool {
+        self.numbered.contains_key(&place)
+    }
+
+    /// Sets the finish reason. The first one counts, except that some models of Gemini send "stop" with every piece.
     pub(super) fn finished(&mut self, reason: FinishReason) {
-        self.finish.get_or_insert(reason);
+        if self.finish.is_none_or(|finish| finish == FinishReason::Stop) {
+            self.finish = Some(reason);
+        }
     }
 
     /// Records a refusal: its finish reason on the wire is that of any other reply.
