@@ -1,5 +1,9 @@
 //! Snippets are checked without being run.
 
+use pirn_definition::definition::{FaultCode, SourceFile, load};
+use pirn_definition::graph::{CompileContext, compile_loaded};
+use serde_json::json;
+
 use crate::TextSyntax;
 
 #[test]
@@ -158,6 +162,52 @@ fn ten_thousand_expressions_are_checked_in_one_realm() {
         assert_eq!(
             syntax.check_expression(&format!("variables.v{n} > {n} && input.x")),
             Ok(())
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_nothing_assigns_is_a_warning_with_a_suggestion() {
+    let warnings = |expression: &str, prompt: &str| {
+        let file = json!({"id": "w", "variables": [{"name": "total", "value": 0}],
+            "nodes": [{"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": prompt}},
+                {"id": "set", "type": "VARIABLE", "config": {"variableName": "count", "expression": expression}}, {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "set"}, {"from": "set", "to": "e"}]});
+        let loaded = load(&SourceFile::new("w.json", file.to_string()));
+        let syntax = TextSyntax::default();
+        let compiled = compile_loaded(
+            &loaded,
+            &CompileContext {
+                syntax: &syntax,
+                ..CompileContext::default()
+            },
+        );
+        assert_eq!(compiled.faults, [], "{expression}, {prompt}");
+        let found = compiled
+            .warnings
+            .into_iter()
+            .filter(|warning| warning.code == FaultCode::UnknownName);
+        found
+            .map(|warning| (warning.pointer, warning.help.unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    let help = || "did you mean `total`?".to_owned();
+    for expression in ["variables.totl > 1", "variables['totl']", "1 + variables?.totl"] {
+        let expected = [("/nodes/2/config/expression".to_owned(), help())];
+        assert_eq!(warnings(expression, "p"), expected, "{expression}");
+    }
+    let expected = [("/nodes/1/config/prompt".to_owned(), help())];
+    assert_eq!(warnings("1", "{{variables.totl}}"), expected);
+    for expression in [
+        "variables.total + variables.count",
+        "variables.totl ?? 0",
+        "variables['totl'] || 0",
+        "variables.hasOwnProperty('x')",
+    ] {
+        assert_eq!(
+            warnings(expression, "{{variables.total}} {{count}}"),
+            [],
+            "{expression}"
         );
     }
 }

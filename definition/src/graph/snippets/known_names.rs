@@ -254,6 +254,25 @@ fn field_of_text(text: &Snippet, id: &str, content: &Range<usize>) -> Option<Tex
     })
 }
 
+/// Returns the warning about a member of `variables` that nothing assigns, unless a default follows.
+fn unknown_variable(source: &str, member: &Member, names: &BTreeSet<Arc<str>>) -> Option<TextFault> {
+    let at = member.read(source)?;
+    let name = &source[at.clone()];
+    let rest = source[at.end..].trim_start_matches(['"', '\'', ']', ' ']);
+    if names.contains(name) || rest.starts_with("??") || rest.starts_with("||") {
+        return None;
+    }
+    let near = nearest(name, names.iter().map(AsRef::as_ref));
+    Some(TextFault {
+        code: FaultCode::UnknownName,
+        message: format!("unknown variable `{name}`: nothing in any workflow assigns it"),
+        help: near.map(|near| format!("did you mean `{near}`?")),
+        at: Some(at.clone()),
+        name: Some(name.to_owned()),
+        is_warning: true,
+    })
+}
+
 impl Sources<'_> {
     /// Returns the sources of the names in a snippet of this kind.
     fn for_kind(self, kind: SnippetKind) -> Self {
@@ -286,6 +305,18 @@ impl Sources<'_> {
             let nodes = self.nodes.into_iter();
             return nodes
                 .flat_map(|nodes| members.clone().filter_map(move |member| nodes.fault(text, &member)))
+                .collect();
+        }
+        if free.name == "variables" {
+            // CODE may assign the members that it reads.
+            let is_read_only = matches!(text.kind, SnippetKind::Expression | SnippetKind::Template);
+            let names = self.variables.into_iter().filter(|_| is_read_only);
+            return names
+                .flat_map(|names| {
+                    members
+                        .clone()
+                        .filter_map(|member| unknown_variable(source, &member, names))
+                })
                 .collect();
         }
         if free.name == "event" {
