@@ -65,6 +65,8 @@ pub(crate) struct Run {
     /// Counts the run as one of its tenant's, until the run ends.
     counted: Mutex<Option<CountedRun>>,
     pub(crate) replayed: Replayed,
+    /// Ids of the front end's messages with which the run started.
+    first_messages: OnceLock<Vec<String>>,
 }
 
 /// The part of a run's events that is repeated when this process resumes or forks the run. The times are in milliseconds since the
@@ -122,6 +124,7 @@ impl Run {
             is_followed: false,
             counted: Mutex::default(),
             replayed: Replayed::default(),
+            first_messages: OnceLock::new(),
         }
     }
 
@@ -141,6 +144,17 @@ impl Run {
     pub(crate) fn replaying(mut self, replayed: Replayed) -> Self {
         self.replayed = replayed;
         self
+    }
+
+    /// Sets the ids of the front end's messages with which the run started.
+    pub(crate) fn started_with(&self, messages: Vec<String>) {
+        // They are set once, after the start.
+        drop(self.first_messages.set(messages));
+    }
+
+    /// Returns true if the run started with the front end's message with this id.
+    pub(crate) fn was_started_with(&self, message: &str) -> bool {
+        self.first_messages.get().into_iter().flatten().any(|id| id == message)
     }
 
     pub(crate) fn id(&self) -> &str {

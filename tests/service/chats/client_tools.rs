@@ -142,6 +142,70 @@ async fn an_agui_client_executes_its_tools_and_its_next_inputs_continue_the_run(
 }
 
 #[tokio::test]
+async fn a_repeated_input_with_results_and_a_message_starts_no_second_run() {
+    let world = world().await;
+    let user = |id: &str, text: &str| json!({"id": id, "role": "user", "content": text, "parts": [{"type": "text", "text": text}]});
+    let result = json!({"id": "a1", "role": "tool", "toolCallId": "g1", "content": "Oslo"});
+    agui(&world, &json!([user("m", "where am I?")])).await;
+    let input = json!([user("m", "where am I?"), {"id": "a", "role": "assistant", "toolCalls": []}, result, user("n", "quickly")]);
+    let page = |messages: &Value| {
+        world.post(
+            "/v1/chat/guide",
+            &json!({"id": "c9", "messages": messages, "tools": tools()}),
+        )
+    };
+    let first = Events::open(page(&json!([question()]))).await.all().await;
+    let mut messages = request(&first[0].json["messageId"], &["g1"]);
+    messages.as_array_mut().expect("a list").push(user("n", "quickly"));
+    for _ in 0..2 {
+        assert_eq!(called(&agui(&world, &input).await, "TOOL_CALL_START"), ["g3", "g4"]);
+        let events = Events::open(page(&messages)).await.all().await;
+        let events: Vec<Value> = events.into_iter().map(|event| event.json).collect();
+        assert_eq!(called(&events, "tool-input-available"), ["g3", "g4"], "{events:#?}");
+    }
+    let runs = answer(world.get("/v1/runs")).await.body;
+    assert_eq!(runs["runs"].as_array().expect("runs").len(), 2, "{runs}");
+}
+
+#[tokio::test]
+async fn a_page_that_steers_sends_results_of_its_tools_and_messages_while_a_call_is_open() {
+    let world = world().await;
+    let steering = |messages: &Value| {
+        let body = json!({"id": "c9", "steering": true, "messages": messages, "tools": tools()});
+        world.post("/v1/chat/guide", &body)
+    };
+    let first = Events::open(steering(&json!([question()]))).await.all().await;
+    let mut messages = request(&first[0].json["messageId"], &["g1"]);
+    let events = Events::open(steering(&messages)).await.all().await;
+    let events: Vec<Value> = events.into_iter().map(|event| event.json).collect();
+    assert_eq!(called(&events, "tool-input-available"), ["g3", "g4"], "{events:#?}");
+    let text = json!({"id": "n", "role": "user", "parts": [{"type": "text", "text": "quickly"}]});
+    messages.as_array_mut().expect("a list").push(text);
+    let steered = Events::open(steering(&messages)).await.all().await;
+    assert_eq!(steered.len(), 3, "its stream is empty");
+    let runs = answer(world.get("/v1/runs")).await.body;
+    let id = runs["runs"][0]["runId"].as_str().expect("an id");
+    let run = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
+    assert_eq!(run["waitingMessages"][0]["text"], "quickly", "{run}");
+}
+
+#[tokio::test]
+async fn a_message_without_text_does_not_keep_results_from_the_run() {
+    let world = world().await;
+    let user = json!({"id": "m", "role": "user", "content": "where am I?"});
+    let image =
+        json!({"id": "n", "role": "user", "content": [{"type": "binary", "mimeType": "image/png", "data": "AA=="}]});
+    agui(&world, &json!([user])).await;
+    let result = json!({"id": "a1", "role": "tool", "toolCallId": "g1", "content": "Oslo"});
+    let next = agui(
+        &world,
+        &json!([user, {"id": "a", "role": "assistant", "toolCalls": []}, result, image]),
+    )
+    .await;
+    assert_eq!(called(&next, "TOOL_CALL_START"), ["g3", "g4"], "{next:#?}");
+}
+
+#[tokio::test]
 async fn results_of_calls_that_are_not_open_are_refused() {
     let world = world().await;
     let user = json!({"id": "m", "role": "user", "content": "where am I?"});

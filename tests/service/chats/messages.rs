@@ -148,3 +148,39 @@ async fn a_steering_message_of_a_chat_is_sent_to_its_turn_in_progress() {
     let said = rest.iter().filter_map(|chunk| chunk["delta"].as_str());
     assert_eq!(said.collect::<Vec<_>>(), ["first", "second"]);
 }
+
+#[tokio::test]
+async fn the_message_that_started_a_run_is_not_sent_to_it_again_with_a_steering_message() {
+    let (world, permits) = world(Engine::builder()).await;
+    let part = |text: &str| json!([{"type": "text", "text": text}]);
+    let message =
+        |text: &str| json!({"id": format!("id of {text}"), "role": "user", "content": text, "parts": part(text)});
+    let body = |texts: &[&str]| {
+        let messages: Vec<Value> = texts.iter().map(|text| message(text)).collect();
+        json!({"id": "c1", "threadId": "t1", "runId": "r1", "steering": true, "forwardedProps": {"steering": true}, "messages": messages})
+    };
+    for path in ["/v1/agui/talks", "/v1/chat/talks"] {
+        let mut first = Events::open(world.post(path, &body(&["first"]))).await;
+        loop {
+            let event = first.next().await.expect("an event").json;
+            if event["stepName"] == "say" || event["data"]["nodeId"] == "say" {
+                break;
+            }
+        }
+        // The reply has not started: both messages follow the last reply.
+        for texts in [&["first"][..], &["first", "second"]] {
+            Events::open(world.post(path, &body(texts))).await.all().await;
+        }
+        permits.add_permits(2);
+        let rest: Vec<Value> = first.all().await.into_iter().map(|event| event.json).collect();
+        let said = rest.iter().filter_map(|event| event["delta"].as_str());
+        assert_eq!(said.collect::<Vec<_>>(), ["first", "second"], "{path}");
+        let added = rest
+            .iter()
+            .flat_map(|event| [&event["value"], &event["data"]["data"], &event["data"]]);
+        let added = added
+            .filter(|value| value["status"] == "ADDED")
+            .filter_map(|value| value["text"].as_str());
+        assert_eq!(added.collect::<Vec<_>>(), ["second"], "{path}: {rest:#?}");
+    }
+}

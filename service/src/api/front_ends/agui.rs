@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::chat::{Turn, again, front_end_stream, last_run, stored, turn, unread};
-use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, tools_of};
+use super::chat::{Turn, again, front_end_stream, last_run, message_ids, stored, turn, unread};
+use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, received_with, tools_of};
 use crate::api::front_ends::agui_thread::{AgUiThread, check_all_answered};
 use crate::api::query::{Parameters, Path, Scoped, last_event_id};
 use crate::api::steering::interactions::run_of;
@@ -125,6 +125,7 @@ pub(crate) async fn run(
         ..Start::default()
     };
     let run = service.start_local(start).await?;
+    run.started_with(message_ids(&asked.messages));
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
     Ok(front_end_stream(feed, wire))
@@ -214,7 +215,13 @@ async fn with_results(
         return Ok(Some((feed, after, run)));
     }
     if !messages.is_empty() {
-        return Ok(None);
+        let run = service.runs().youngest(|run| thread.has(run));
+        let repeated = run.and_then(|run| Some((received_with(&run, results, &messages)?, run)));
+        let Some((after, run)) = repeated else {
+            return Ok(None);
+        };
+        let feed = Feed::open(service, &run, after)?.rewritten();
+        return Ok(Some((feed, after, run)));
     }
     if let Some(continued) = repeated(service, (workflow, thread), results).await? {
         return Ok(Some(continued));

@@ -14,7 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::client_tools::{AnsweredCalls, answer_calls, check_none_open, not_open, open_calls, received, tools_of};
+use super::client_tools::{
+    AnsweredCalls, answer_calls, check_none_open, not_open, open_calls, received, received_with, tools_of,
+};
 use crate::api::query::{Path, Scoped, last_event_id};
 use crate::api::steering::messages::{FrontEndMessage, steer, steering};
 use crate::body::JsonBody;
@@ -77,7 +79,13 @@ pub(crate) async fn run(
 ) -> Result<Response, Problem> {
     let chat = body.value.id.as_deref().filter(|id| !id.is_empty());
     let session = chat.map(|id| service.scope().session(id).into_owned());
-    if let (Some(when), Some(session)) = (steering(&body.value.steering, "/steering")?, &session) {
+    let steering = steering(&body.value.steering, "/steering")?.zip(session.as_deref());
+    // Before the steering: the request may contain results for the run in progress.
+    let of_chat = (workflow.as_str(), session.as_deref());
+    if let Some(stream) = with_results(&service, of_chat, &body.value, steering.is_some()).await? {
+        return Ok(stream);
+    }
+    if let Some((when, session)) = steering {
         let is_of_chat = |run: &Run| is_turn_of(run, &workflow, session);
         if steer(&service, is_of_chat, unread(&body.value.messages), when).await? {
             let mut out = Frames::default();
@@ -87,9 +95,6 @@ pub(crate) async fn run(
             sse::frame(&mut out, None, None, b"[DONE]");
             return Ok(versioned(sse::buffered_response(out)));
         }
-    }
-    if let Some(stream) = with_results(&service, &workflow, session.as_deref(), &body.value).await? {
-        return Ok(stream);
     }
     // The runs of a session execute one after the other: the new run would wait until the call ends.
     let is_unfinished = |run: &Run| session.is_some() && run.info.session == session && !run.has_ended();
@@ -107,6 +112,7 @@ pub(crate) async fn run(
         ..Start::default()
     };
     let run = service.start_local(start).await?;
+    run.started_with(message_ids(&body.value.messages));
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     Ok(stream(feed, UiMessages::default()))
 }
@@ -114,9 +120,9 @@ pub(crate) async fn run(
 /// Continues the run that waits for the results of the page's tools in the last reply. Returns `None` if the request starts a run.
 async fn with_results(
     service: &Service,
-    workflow: &str,
-    session: Option<&str>,
+    (workflow, session): (&str, Option<&str>),
     chat: &Chat,
+    is_steering: bool,
 ) -> Result<Option<Response>, Problem> {
     let messages = unread(&chat.messages);
     let results = chat_results(&chat.messages);
@@ -142,8 +148,15 @@ async fn with_results(
             after
         }
         None if results.is_empty() || !messages.is_empty() => {
-            check_none_open(&run).await?;
-            return Ok(None);
+            let repeated = received_with(&run, &results, &messages).filter(|_| !results.is_empty());
+            let Some(after) = repeated else {
+                // A run in progress receives a steering message also while a call is open.
+                if !is_steering {
+                    check_none_open(&run).await?;
+                }
+                return Ok(None);
+            };
+            after
         }
         // The page repeats a request whose stream broke off.
         None => received(&run, &results).ok_or_else(not_open)?,
@@ -377,6 +390,11 @@ pub(super) fn unread(messages: &[Value]) -> Vec<FrontEndMessage> {
     let last = messages[messages.len() - count..].iter();
     last.map(|message| (message["id"].as_str().map(str::to_owned), text_of(message)))
         .collect()
+}
+
+/// Returns the ids of the user messages that no run has read yet.
+pub(super) fn message_ids(messages: &[Value]) -> Vec<String> {
+    unread(messages).into_iter().filter_map(|(id, _)| id).collect()
 }
 
 /// Returns the texts of a message's `content` or `parts`, concatenated.

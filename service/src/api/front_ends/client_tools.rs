@@ -6,7 +6,7 @@ use pirn_definition::definition::ToolDefinition;
 use pirn_definition::event_type::EventType;
 use serde_json::Value;
 
-use crate::api::steering::messages::FrontEndMessage;
+use crate::api::steering::messages::{FrontEndMessage, has_received};
 use crate::http::problem::{Problem, ProblemCode, answer_problem};
 use crate::runs::Run;
 use crate::runs::events::event_log::RecordedEvent;
@@ -77,7 +77,8 @@ pub(super) async fn answer_calls(
     messages: Vec<FrontEndMessage>,
 ) -> Result<(), Problem> {
     // Before the results: the model call that follows them reads the messages.
-    for (id, text) in messages {
+    // A message with images only has no text that could be read: it must not keep the results from the run.
+    for (id, text) in messages.into_iter().filter(|(_, text)| !text.trim().is_empty()) {
         let when = When::BeforeNextRequest;
         service
             .send_command(run.id(), RunCommand::Say { id, text, when })
@@ -123,6 +124,14 @@ pub(super) fn received(run: &Run, results: &[CallResult]) -> Option<Position> {
         .into_iter()
         .min()?;
     Some(Position::of(first.sequence.saturating_sub(1)))
+}
+
+/// Returns the position as [`received`] does, if a run in progress has also received the user messages that follow the results.
+pub(super) fn received_with(run: &Run, results: &[CallResult], messages: &[FrontEndMessage]) -> Option<Position> {
+    // After the end, equal messages may request another reply.
+    (!run.has_ended() && has_received(run, messages))
+        .then(|| received(run, results))
+        .flatten()
 }
 
 /// Returns the problem of results for which no call is open.

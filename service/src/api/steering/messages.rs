@@ -1,5 +1,8 @@
 //! Messages of people to a run that executes: `POST /v1/runs/{id}/messages`, and steering messages of front ends.
 
+use std::collections::BTreeSet;
+
+use pirn_definition::event_type::EventType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -9,6 +12,8 @@ use crate::body::JsonBody;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::runs::Run;
+use crate::runs::events::event_log::RecordedEvent;
+use crate::runs::events::position::Position;
 use crate::state::Service;
 use pirn::{RunCommand, When};
 
@@ -88,8 +93,21 @@ pub(in crate::api) fn steering(value: &Value, pointer: &str) -> Result<Option<Wh
     }
 }
 
+/// Returns true if a run has received all these messages while it was in progress. Messages are told apart by their ids.
+pub(in crate::api) fn has_received(run: &Run, messages: &[FrontEndMessage]) -> bool {
+    let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
+    let is_message = |recorded: &&RecordedEvent| recorded.event_type() == EventType::UserMessage;
+    let read = log.iter().filter(is_message).filter_map(RecordedEvent::read);
+    let ids: BTreeSet<String> = read
+        .filter_map(|read| read.event.raised.fields.text("messageId").map(str::to_owned))
+        .collect();
+    messages
+        .iter()
+        .all(|(id, _)| id.as_ref().is_some_and(|id| ids.contains(id)))
+}
+
 /// Sends a front end's new messages to the run in progress for which `is_asked` is true. Returns false if there is none, or if it
-/// has ended in between: the messages then start another run.
+/// has ended in between, or if there are no messages: the request then starts another run.
 pub(in crate::api) async fn steer(
     service: &Service,
     is_asked: impl Fn(&Run) -> bool,
@@ -99,7 +117,14 @@ pub(in crate::api) async fn steer(
     let Some(run) = service.runs().oldest(|run| is_asked(run) && !run.has_ended()) else {
         return Ok(false);
     };
+    if messages.is_empty() {
+        return Ok(false);
+    }
     for (id, text) in messages {
+        // The front end repeats the request that started the run.
+        if id.as_ref().is_some_and(|id| run.was_started_with(id)) {
+            continue;
+        }
         let id = Some(id.unwrap_or_else(|| new_id(service)));
         match service.send_command(run.id(), RunCommand::Say { id, text, when }).await {
             Ok(()) => {}
