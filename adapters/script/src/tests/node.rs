@@ -161,11 +161,10 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
 
 /// Returns the body of an async function. `next` numbers the prompts and log lines.
 fn body(parts: &[Part], next: &mut usize) -> String {
-    let mut code = String::from("const all = []; ");
-    for part in parts {
+    let line = |part: &Part| {
         *next += 1;
         let number = *next;
-        code += &match part {
+        match part {
             Part::Agent(fails) => {
                 let fail = if *fails && number.is_multiple_of(3) {
                     "FAIL "
@@ -210,9 +209,10 @@ fn body(parts: &[Part], next: &mut usize) -> String {
                 };
                 format!("all.push({joined}); log('j{number}'); ")
             }
-        };
-    }
-    code + "return all;"
+        }
+    };
+    let lines: Vec<String> = parts.iter().map(line).collect();
+    format!("const all = []; {}return all;", lines.concat())
 }
 
 #[test]
