@@ -197,6 +197,41 @@ fn an_unreadable_conversation_is_an_error_with_its_location() {
 }
 
 #[test]
+fn the_report_of_a_sessions_run_is_read_as_a_conversation() {
+    let profile = json!({"id": "m", "provider": "scripted", "responses": [{"content": "1"}, {"content": "2"}]});
+    let talk = node("talk", "LLM", json!({"prompt": "hello"}));
+    let engine = pirn::Engine::builder()
+        .virtual_time(Some(7))
+        .profiles([serde_json::from_value(profile).expect("a profile")])
+        .workflows(line("talk", &[talk]).to_string())
+        .build()
+        .expect("valid");
+    let turn = || {
+        let run = engine.run("talk").session("chat").start().expect("admitted");
+        serde_json::to_value(&*run.outcome_blocking()).expect("JSON")
+    };
+    let (first, second) = (turn(), turn());
+    assert_eq!(first["conversation"]["from"], Value::Null);
+    assert_eq!(second["conversation"]["from"], 2);
+    let mut with_archived = second.clone();
+    with_archived["conversation"]["markMap"]["batchBoundaries"] = json!([3]);
+    for (report, visible) in [(second, 2), (with_archived, 1)] {
+        for value in [&report, &report["conversation"]] {
+            let conversation = read(value, None).expect("a report");
+            assert_eq!(conversation.messages.len(), 2);
+            let marks = conversation.mark_map.as_ref().expect("marks");
+            assert_eq!(
+                marks.visible(2).iter().map(ExactSizeIterator::len).sum::<usize>(),
+                visible
+            );
+            assert_eq!(conversation.history().expect("valid").len(), 2);
+        }
+    }
+    let wrong = read(&json!({"messages": [], "from": "x", "markMap": null}), None).expect_err("not a number");
+    assert_eq!(wrong.pointer, "/from");
+}
+
+#[test]
 fn a_run_continues_from_the_compressed_conversation_of_another_run() {
     let says = |answers: &[&str]| {
         let responses: Vec<Value> = answers.iter().map(|text| json!({"content": text})).collect();

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 /// A format of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A list of messages, `{messages, markMap?}`, or a run's report.
+    /// A list of messages, `{messages, markMap?, from?}`, or a run's report.
     Pirn,
     /// The `messages` of OpenAI's chat completions.
     OpenAi,
@@ -171,7 +171,7 @@ pub fn write(messages: &[Arc<Message>], format: Format) -> Result<Value, FormatE
     }
 }
 
-/// Reads a list of messages, `{messages, markMap?}`, or a report, which contains that as its `conversation`.
+/// Reads a list of messages, `{messages, markMap?, from?}`, or a report, which contains that as its `conversation`.
 fn pirn(value: &Value) -> Result<Read, FormatError> {
     let (place, held) = match value.get("conversation") {
         Some(held) => ("/conversation", held),
@@ -184,21 +184,38 @@ fn pirn(value: &Value) -> Result<Read, FormatError> {
             mark_map: None,
         });
     };
-    let unknown = fields.keys().find(|name| *name != "messages" && *name != "markMap");
+    let unknown = fields
+        .keys()
+        .find(|name| !["messages", "markMap", "from"].contains(&name.as_str()));
     if let Some(name) = unknown {
-        let message = format!("unknown field `{name}`; a conversation has `messages` and `markMap`");
+        let message = format!("unknown field `{name}`; a conversation has `messages`, `markMap` and `from`");
         return Err(FormatError::new(format!("{place}/{name}"), message));
     }
     let part = |name: &str| held.get(name).unwrap_or(&Value::Null);
     let below = |name: &str| format!("{place}/{name}");
     let messages: Vec<Message> = typed(part("messages")).map_err(|error| error.below(&below("messages")))?;
     let mark_map: Option<MarkMap> = typed(part("markMap")).map_err(|error| error.below(&below("markMap")))?;
+    let from: Option<usize> = typed(part("from")).map_err(|error| error.below(&below("from")))?;
+    let mark_map = mark_map.map(|marks| without_first(marks, from.unwrap_or(0)));
     if let Some(marks) = &mark_map {
         marks
             .check(messages.len())
             .map_err(|error| FormatError::new(format!("{}{}", below("markMap"), error.pointer()), error.to_string()))?;
     }
     Ok(Read { messages, mark_map })
+}
+
+/// Returns the marks of a history without its first `from` messages, which the report of a session's run does not contain.
+fn without_first(mut marks: MarkMap, from: usize) -> MarkMap {
+    for index in marks.batch_boundaries.iter_mut().chain(&mut marks.original_indices) {
+        *index = index.saturating_sub(from);
+    }
+    marks.set_aside.retain(|(_, end)| *end > from);
+    for (start, end) in &mut marks.set_aside {
+        *start = start.saturating_sub(from);
+        *end -= from;
+    }
+    marks
 }
 
 fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FormatError> {
