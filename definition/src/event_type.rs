@@ -78,7 +78,7 @@ event_types! {
     /// A model request was repaired: calls without result closed, orphan results removed.
     RequestRepaired = "REQUEST_REPAIRED" ["repairs"],
     /// The next request is over the token limit.
-    TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED" ["tokensUsed", "tokenLimit"],
+    TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED" ["tokensUsed", "tokenLimit", "currentTurnTokens"],
     /// The next request is over 80 % of the token limit.
     TokenUsageWarning = "TOKEN_USAGE_WARNING" ["tokensUsed", "tokenLimit"],
     /// A compression was applied.

@@ -332,3 +332,20 @@ fn a_refused_compression_also_raises_compression_failed() {
         (16, 1)
     );
 }
+
+#[test]
+fn the_event_of_the_limit_reports_a_current_turn_that_alone_exceeds_it() {
+    for (prompt, is_above) in [("word ".repeat(300), true), ("short".to_owned(), false)] {
+        let ask = node("ask", "LLM", json!({"profileId": "main", "prompt": prompt}));
+        let mut main = line("main", &[ask]);
+        main["config"] = json!({"tokenLimit": 200});
+        let bundle = json!({"workflows": [main], "profiles": profiles()});
+        let ran = run_in(engine(1), &bundle, Value::Null, long_conversation());
+        let exceeded = ran.of(EventType::TokenLimitExceeded);
+        assert_eq!(exceeded.len(), 1, "{is_above}");
+        let fields = &exceeded[0].raised.fields;
+        let turn = fields.get("currentTurnTokens").and_then(Value::as_u64);
+        assert_eq!(turn.is_some_and(|turn| turn > 200), is_above, "{fields:?}");
+        assert!(turn <= fields.get("tokensUsed").and_then(Value::as_u64), "{fields:?}");
+    }
+}

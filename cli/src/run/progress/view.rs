@@ -579,6 +579,11 @@ impl View {
         let (used, limit) = (facts.number("tokensUsed"), facts.number("tokenLimit"));
         let of = format!("the next request has {} of {} tokens", grouped(used), grouped(limit));
         let text = match event.raised.event_type {
+            EventType::TokenLimitExceeded if facts.number("currentTurnTokens") > limit => {
+                format!(
+                    "{of}: over the limit, and no compression helps: it retains the current turn, which alone is larger"
+                )
+            }
             EventType::TokenLimitExceeded => format!("{of}: over the limit"),
             EventType::TokenLimitApproached => {
                 format!("{of} ({} %): its compression begins early", percent(used, limit))

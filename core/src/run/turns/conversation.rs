@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use pirn_conversation::conversation::compression::replacement;
+use pirn_conversation::conversation::compression::{current_turn_tokens, replacement};
 use pirn_conversation::conversation::{
     Conversation, ConversationEffect, ConversationError, ConversationInput, CountedMessage, LargeResults, MessageRules,
     PinStrategy, Prefix, PrefixBreak, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenSignal,
@@ -378,6 +378,13 @@ impl<'t> ConversationTurn<'t, '_> {
             if event_type == EventType::TokenLimitApproached {
                 let share = json!(self.own.machine.token_limit().speculative_at);
                 event.fields.set("speculativeAt", share);
+            }
+            if event_type == EventType::TokenLimitExceeded {
+                // A compression retains the current turn, so that none can help then.
+                let turn = current_turn_tokens(self.own.machine.conversation());
+                if turn > limit {
+                    event.fields.set("currentTurnTokens", json!(turn));
+                }
             }
             events.push(event);
         }
