@@ -67,8 +67,8 @@ pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
 ///
 /// Latin letters, digits and spaces count 1/4 each, ASCII punctuation 1/2, Chinese, Japanese and Korean characters 1, as do Greek,
 /// Hebrew, Arabic, Devanagari and Thai ones. Characters of other Indic scripts count 3/2, those of further scripts of Asia and Africa 2,
-/// of other scripts 1/2, symbols and emoji 2. Letters and digits in random order, as in base64 and hexadecimal numbers, count 3/4. The
-/// common rule "characters / 4" is too low by a factor of three for Chinese.
+/// of other scripts 1/2, symbols and emoji 2. Twenty or more letters and digits in random order, as in base64 and
+/// hexadecimal numbers, count 3/4. The common rule "characters / 4" is too low by a factor of three for Chinese.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimator;
 
@@ -134,8 +134,9 @@ fn quarter_tokens(character: char) -> u64 {
     }
 }
 
-/// Minimum length of letters and digits that are examined for a random order.
-const LEAST_RANDOM: u64 = 8;
+/// Minimum length of letters and digits that are examined for a random order: more than the 16 of a large result's id, so that the counts
+/// in stored runs are unchanged.
+const LEAST_RANDOM: u64 = 20;
 
 /// Consecutive ASCII letters and digits.
 #[derive(Default)]
