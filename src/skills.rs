@@ -48,6 +48,10 @@ fn with_scripts(file: SourceFile, path: &Path) -> SourceFile {
 }
 
 fn read_script(path: &Path) -> Result<String, String> {
+    // Opening a pipe waits for a writer.
+    if path.exists() && !path.is_file() {
+        return Err(format!("cannot read {}: not a regular file", path.display()));
+    }
     let text = fs::File::open(path).and_then(|file| read_text(file, MAX_SCRIPT_BYTES));
     text.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
@@ -92,6 +96,10 @@ fn read_folder(folder: &Path) -> Result<BTreeMap<String, String>, String> {
                 }
                 open.push((path, depth + 1));
                 continue;
+            }
+            // A pipe or device has no size, and reading it may never end.
+            if !target.is_file() {
+                return Err(format!("{} is not a regular file: remove it", path.display()));
             }
             let size = fs::metadata(&target).map_err(|error| unreadable(&path, error))?.len();
             bytes += usize::try_from(size).unwrap_or(usize::MAX).min(MAX_SKILL_BYTES + 1);
@@ -155,6 +163,19 @@ mod tests {
         fs::write(base.join("skill/big.txt"), "x".repeat(MAX_SKILL_BYTES)).expect("a file");
         assert!(read_folder(&base.join("skill")).is_err_and(|why| why.contains("more than 256 files")));
         assert!(read_folder(&base.join("skill/more")).is_err_and(|why| why.contains("contains no SKILL.md")));
+        fs::remove_dir_all(base).expect("is removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_no_regular_file_is_refused() {
+        let base = folder("socket");
+        let path = base.join("skill/socket");
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let refused = "not a regular file";
+        assert!(read_folder(&base.join("skill")).is_err_and(|why| why.contains(refused)));
+        assert!(read_script(&path).is_err_and(|why| why.contains(refused)));
+        drop(socket);
         fs::remove_dir_all(base).expect("is removed");
     }
 
