@@ -38,7 +38,7 @@ impl NodeCompiler<'_, '_> {
                 fault("default", "the default is not one of `choices`");
             }
             (Some(_), _) if !wants_default && is_whole => {
-                fault("default", "`default` requires `onTimeout: \"default\"`")
+                fault("default", "`default` requires `onTimeout: \"default\"`");
             }
             (None | Some(_), _) => {}
         }
