@@ -144,7 +144,8 @@ impl fmt::Display for Exploration {
         } else {
             "not every order was tried"
         };
-        writeln!(f, "{count} {noun} in {} schedules; {how}", self.schedules)?;
+        let schedules = if self.schedules == 1 { "schedule" } else { "schedules" };
+        writeln!(f, "{count} {noun} in {} {schedules}; {how}", self.schedules)?;
         let rows: Vec<[String; 4]> = self
             .outcomes
             .iter()
@@ -220,6 +221,20 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_schedule_is_written_in_the_singular() {
+        let told = |schedules| {
+            let found = Exploration {
+                outcomes: Vec::new(),
+                schedules,
+                complete: true,
+            };
+            found.to_string()
+        };
+        assert!(told(1).contains(" in 1 schedule; "), "{}", told(1));
+        assert!(told(2).contains(" in 2 schedules; "), "{}", told(2));
+    }
 
     #[test]
     fn a_table_fits_eighty_columns_and_lists_every_step() {
