@@ -7,6 +7,9 @@ use pirn::config::{ConfigError, ConfigText};
 use pirn::faults::Faults;
 use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
+use pirn_service::TenantLimits;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::files;
 use crate::output::failure::Failure;
@@ -111,6 +114,10 @@ fn read_text(path: PathBuf) -> Result<ConfigText, Failure> {
 fn read(path: PathBuf) -> Result<Config, Failure> {
     let text = read_text(path)?;
     redact::hide_misplaced(text.written());
+    if let Some(section) = text.written().get("service") {
+        let checked = ServiceKeys::deserialize(section);
+        checked.map_err(|error| invalid_config(&format!("{}: [service]: {error}", text.source().name)))?;
+    }
     Ok(Config {
         profiles: match text.profiles() {
             Ok(profiles) => profiles,
@@ -121,4 +128,61 @@ fn read(path: PathBuf) -> Result<Config, Failure> {
         faults: text.faults().map_err(|error| invalid_config(&error))?,
         text: Some(text),
     })
+}
+
+/// The keys of `[service]`. Every command refuses other keys; only the commands that use the section read all values.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceKeys {
+    #[serde(rename = "jwt")]
+    _jwt: Option<JwtKeys>,
+    #[serde(rename = "tenantLimits")]
+    _tenant_limits: Option<TenantLimits>,
+    #[serde(rename = "keepEnded")]
+    _keep_ended: Option<IgnoredAny>,
+    #[serde(rename = "keepEvents")]
+    _keep_events: Option<IgnoredAny>,
+}
+
+/// The keys of `[service.jwt]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JwtKeys {
+    #[serde(rename = "issuer")]
+    _issuer: Option<IgnoredAny>,
+    #[serde(rename = "audience")]
+    _audience: Option<IgnoredAny>,
+    #[serde(rename = "jwks")]
+    _jwks: Option<IgnoredAny>,
+    #[serde(rename = "rolesClaim")]
+    _roles_claim: Option<IgnoredAny>,
+    #[serde(rename = "defaultRoles")]
+    _default_roles: Option<IgnoredAny>,
+    #[serde(rename = "tenantClaim")]
+    _tenant_claim: Option<IgnoredAny>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::ServiceKeys;
+
+    #[test]
+    fn every_command_refuses_an_unknown_key_of_the_service() {
+        let refused =
+            |section: serde_json::Value| ServiceKeys::deserialize(&section).err().map(|error| error.to_string());
+        let full = json!({"jwt": {"issuer": "i", "audience": "a", "jwks": "j", "rolesClaim": "r", "defaultRoles": [], "tenantClaim": "t"},
+            "tenantLimits": {"concurrentRuns": 1}, "keepEnded": "30d", "keepEvents": "1d"});
+        assert_eq!(refused(full), None);
+        for (section, key) in [
+            (json!({"keepEnd": "30d"}), "keepEnd"),
+            (json!({"jwt": {"issuers": "i"}}), "issuers"),
+            (json!({"tenantLimits": {"runs": 1}}), "runs"),
+        ] {
+            let error = refused(section).expect("the key is unknown");
+            assert!(error.contains(&format!("unknown field `{key}`")), "{error}");
+        }
+    }
 }

@@ -88,8 +88,17 @@ enum Command {
     Erase(erase::Erase),
 }
 
-/// Runs the command.
+/// Runs the command. The help of an unknown run names the store that the command used.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    execute(args).map_err(|failure| match args.store.place() {
+        Ok(place) if failure.code() == "NO_SUCH_RUN" => {
+            failure.with_help(format!("list the runs: pirn runs list {}", place.arguments()))
+        }
+        _ => failure,
+    })
+}
+
+fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let (store, output) = (&args.store, args.output);
     match &args.command {
         Command::List(list) => list.run(store, output),
