@@ -64,7 +64,7 @@ fn a_file_that_loads_matches_the_schema() {
 fn a_value_of_a_wrong_type_is_one_fault_on_its_line() {
     let wrong = |number: usize| vec![one_of_each_type(number).remove(1)];
     each_change(&wrong, |file, pointer, value| {
-        // Nodes that depend on a workflow, a node or an edge without a readable id or type have faults of their own.
+        // References to a workflow, a node or an edge without a readable id or type are separate faults.
         let is_field = [
             "/config/",
             "/retry/",

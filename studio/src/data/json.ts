@@ -1,4 +1,4 @@
-// JSON without loss: a number that a double cannot hold keeps its digits, so that an edited or repeated value is sent as it is shown.
+// JSON without loss: a number that a double cannot represent retains its digits, so that the sent value equals the displayed one.
 
 import type { Json, JsonObject } from "../types";
 

@@ -352,7 +352,7 @@ fn agents_of(graph: &Value) -> (String, usize) {
         .count();
     let started = ran.of(EventType::NodeStarted).into_iter().map(|event| event.to_json());
     let own = started.filter(|event| {
-        // A started node whose agent was refused has failed.
+        // A node whose agent was refused fails after its start.
         event["nodeType"] == "LLM" && event["workflowId"].as_str().is_some_and(is_submitted)
     });
     let failed = ran.of(EventType::NodeFailed).into_iter().map(|event| event.to_json());

@@ -134,7 +134,7 @@ impl Exchange<'_> {
             };
             let new = new.map_err(|_| Failure::malformed("the reply does not follow the protocol: it is not UTF-8"))?;
             let has_data = frames.has_new_data();
-            // Comments keep the connection open, and a provider that sends nothing else has stalled.
+            // A provider that sends only comments has stalled, although the connection is alive.
             if !new.is_empty() || (wait.has_begun && has_data) {
                 wait.begun(self.timeouts.idle);
             } else if !is_end && wait.is_over() {

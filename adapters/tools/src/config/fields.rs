@@ -196,12 +196,12 @@ impl<'a> Fields<'a> {
         place
     }
 
-    /// Reads a table, to be read by another `Fields`.
-    pub(super) fn table(&mut self, name: &'static str) -> Option<Map<String, Value>> {
+    /// Reads a table, to be read by another `Fields`. A fault shows `example`.
+    pub(super) fn table(&mut self, name: &'static str, example: &str) -> Option<Map<String, Value>> {
         match self.value(name)? {
             Value::Object(table) => Some(table),
             _other => {
-                self.fault(name, "must be a table");
+                self.fault(name, format!("must be a table: {example}"));
                 None
             }
         }

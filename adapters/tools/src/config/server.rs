@@ -148,7 +148,8 @@ fn absolute(path: &Path) -> PathBuf {
 fn http(fields: &mut Fields<'_>) -> Transport {
     let url = url_of(fields, "url");
     let (headers, headers_env) = tool::header_tables(fields);
-    let oauth = fields.table("oauth");
+    let example = "oauth = { tokenUrl = \"https://...\", clientId = \"...\", clientSecretEnv = \"...\" }";
+    let oauth = fields.table("oauth", example);
     let oauth = oauth.map(|table| fields.within("oauth", table, |fields| oauth_of(fields, &url)));
     if oauth.is_some() {
         let all = headers.keys().chain(headers_env.keys());

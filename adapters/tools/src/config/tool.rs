@@ -83,6 +83,9 @@ pub(crate) enum Shape {
     Plain(Value),
 }
 
+const COMMAND_EXAMPLE: &str = r#"command = { program = "git", args = ["log"] }"#;
+const HTTP_EXAMPLE: &str = r#"http = { url = "https://..." }"#;
+
 impl ToolConfig {
     /// Returns the tool's source, for display: `command git`, `http GET https://...`.
     pub fn source(&self) -> String {
@@ -110,16 +113,18 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     let known = properties.as_deref();
     let limits = CallLimits::read(fields);
     let is_given = fields.has("command") || fields.has("http");
-    let kind = match (fields.table("command"), fields.table("http")) {
+    let table = fields.table("command", COMMAND_EXAMPLE);
+    let kind = match (table, fields.table("http", HTTP_EXAMPLE)) {
         (Some(table), None) => Kind::Command(fields.within("command", table, |fields| command(fields, folder, known))),
         (None, Some(table)) => Kind::Http(fields.within("http", table, |fields| http(fields, known))),
         (both, _) => {
             if both.is_some() {
                 fields.fault("", "a tool has one of `command` and `http`, not both");
             } else if !is_given {
-                let message =
-                    "a tool needs a table `command` or `http`: command = { program = \"git\", args = [\"log\"] }";
-                fields.fault("", message);
+                fields.fault(
+                    "",
+                    format!("a tool needs a table `command` or `http`: {COMMAND_EXAMPLE}"),
+                );
             }
             Kind::Command(CommandConfig::default())
         }

@@ -226,9 +226,10 @@ impl NodeCompiler<'_, '_> {
                     files.insert(SKILL_FILE.to_owned(), body.to_owned());
                     by_name.insert(head.name, files);
                 }
-                Err(why) => self
-                    .report
-                    .fault(FaultCode::InvalidValue, &child(&pointer, number), fault(&why)),
+                Err(why) => {
+                    let files = child(&child(&pointer, number), "files");
+                    self.report.fault(FaultCode::InvalidValue, &files, fault(&why));
+                }
             }
         }
         let definition = ToolDefinition {

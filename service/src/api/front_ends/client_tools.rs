@@ -77,7 +77,7 @@ pub(super) async fn answer_calls(
     messages: Vec<FrontEndMessage>,
 ) -> Result<(), Problem> {
     // Before the results: the model call that follows them reads the messages.
-    // A message with images only has no text that could be read: it must not keep the results from the run.
+    // The results are sent although a message with images only has no text.
     for (id, text) in messages.into_iter().filter(|(_, text)| !text.trim().is_empty()) {
         let when = When::BeforeNextRequest;
         service

@@ -93,7 +93,7 @@ pub(in crate::api) fn steering(value: &Value, pointer: &str) -> Result<Option<Wh
     }
 }
 
-/// Returns true if a run has received all these messages while it was in progress. Messages are told apart by their ids.
+/// Returns true if a run has received all these messages while it was in progress. Messages with equal ids are equal.
 pub(in crate::api) fn has_received(run: &Run, messages: &[FrontEndMessage]) -> bool {
     let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
     let is_message = |recorded: &&RecordedEvent| recorded.event_type() == EventType::UserMessage;

@@ -157,7 +157,7 @@ fn workflow_ids(loaded: &Loaded) -> Vec<&str> {
     loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect()
 }
 
-/// Evaluates each script whose source has changed with its recorded inputs. Returns the first one that does not make its recorded calls.
+/// Evaluates each changed script with its recorded inputs. Returns the first one that does not make its recorded calls.
 async fn script_difference(
     engine: &Engine,
     run_id: &str,

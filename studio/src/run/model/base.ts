@@ -14,7 +14,7 @@ export async function gapsOf(id: string, steps: Step[], signal: AbortSignal): Pr
   let before = Infinity;
   for (let run: string | undefined = id; run !== undefined; ) {
     const report: Partial<Report> = await get<Report>(query(`/runs/${encodeURIComponent(run)}`, { at: 0 }), signal).catch((error: Problem) => {
-      // A base can be deleted, or be missing in an exported page: then only the gaps after it are known.
+      // Without the base (deleted, or not in an exported page), only the gaps after it are added.
       if (run !== id && error.status === 404) return {};
       throw error;
     });
