@@ -350,12 +350,12 @@ fn agents_of(graph: &Value) -> (String, usize) {
     let called = threads
         .filter(|thread| &*thread.workflow_id != "main" && !is_submitted(&thread.workflow_id))
         .count();
-    let started = ran.of(EventType::NodeStarted).into_iter().map(|event| event.to_json());
+    let started = ran.of(EventType::NodeStarted).into_iter().map(pirn::Event::to_json);
     let own = started.filter(|event| {
         // A node whose agent was refused fails after its start.
         event["nodeType"] == "LLM" && event["workflowId"].as_str().is_some_and(is_submitted)
     });
-    let failed = ran.of(EventType::NodeFailed).into_iter().map(|event| event.to_json());
+    let failed = ran.of(EventType::NodeFailed).into_iter().map(pirn::Event::to_json);
     let refused =
         failed.filter(|event| event["nodeType"] == "LLM" && event.to_string().contains("`dynamic.limits.agents`"));
     (results(&ran)[0].to_owned(), called + own.count() - refused.count())
