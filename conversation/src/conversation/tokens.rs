@@ -84,15 +84,18 @@ impl Tokenizer for Estimator {
 
     fn count(&self, text: &str) -> u64 {
         // In quarters, so that the sum is exact and rounded once.
-        let (mut quarters, mut run) = (0, AsciiRun::default());
-        for character in text.chars() {
+        let (mut quarters, mut run) = (0, 0);
+        for (end, character) in text.char_indices() {
+            quarters += quarter_tokens(character);
             if character.is_ascii_alphanumeric() {
-                run.push(character);
+                run += 1;
             } else {
-                quarters += std::mem::take(&mut run).quarters() + quarter_tokens(character);
+                quarters += surcharge(&text.as_bytes()[end - run..end]);
+                run = 0;
             }
         }
-        (quarters + run.quarters()).div_ceil(4)
+        quarters += surcharge(&text.as_bytes()[text.len() - run..]);
+        quarters.div_ceil(4)
     }
 }
 
@@ -136,42 +139,22 @@ fn quarter_tokens(character: char) -> u64 {
 
 /// Minimum length of letters and digits that are examined for a random order: more than the 16 of a large result's id, so that the counts
 /// in stored runs are unchanged.
-const LEAST_RANDOM: u64 = 20;
+const LEAST_RANDOM: usize = 20;
 
-/// Consecutive ASCII letters and digits.
-#[derive(Default)]
-struct AsciiRun {
-    length: u64,
-    /// Number of changes between lower case, upper case and digits, except after a capital letter: words start with one.
-    changes: u64,
-    last: Option<Class>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Lower,
-    Upper,
-    Digit,
-}
-
-impl AsciiRun {
-    fn push(&mut self, character: char) {
-        let class = match character {
-            'a'..='z' => Class::Lower,
-            'A'..='Z' => Class::Upper,
-            _ => Class::Digit,
-        };
-        let is_change = self
-            .last
-            .is_some_and(|last| last != class && (last, class) != (Class::Upper, Class::Lower));
-        self.changes += u64::from(is_change);
-        self.length += 1;
-        self.last = Some(class);
+/// Returns the quarters of a token that a run of ASCII letters and digits costs in addition to one for each: a vocabulary has no pieces
+/// for random characters.
+fn surcharge(run: &[u8]) -> u64 {
+    if run.len() < LEAST_RANDOM {
+        return 0;
     }
-
-    fn quarters(self) -> u64 {
-        // Words and names in camel case change less often. A vocabulary has no pieces for random characters.
-        let is_random = self.length >= LEAST_RANDOM && self.changes * 4 >= self.length;
-        if is_random { self.length * 3 } else { self.length }
+    let class = |byte: u8| (byte.is_ascii_uppercase(), byte.is_ascii_lowercase());
+    // Words start with a capital letter, so that a lower-case letter after it is no change.
+    let is_change = |pair: &&[u8]| class(pair[0]) != class(pair[1]) && !(class(pair[0]).0 && class(pair[1]).1);
+    let changes = run.windows(2).filter(is_change).count();
+    // Words and names in camel case change less often.
+    if changes * 4 >= run.len() {
+        run.len() as u64 * 2
+    } else {
+        0
     }
 }
