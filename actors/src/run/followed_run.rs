@@ -44,7 +44,7 @@ impl FollowedRun {
         graphs: Graphs,
     ) -> Result<Self, Diverged> {
         let (run_id, metadata) = (Arc::clone(&begun.seed.run_id), begun.seed.metadata.clone());
-        let settings = SharedSettings::new(Settings::rebuilding());
+        let settings = SharedSettings::new(Settings::rebuilding(!begun.seed.merges_assignments));
         let mut seen = SeenEffects::default();
         let mut env = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), services, (begun.listening, &settings));
         let saw = &mut |_: &RunMachine, step: ReplayStep<'_>| seen.saw(&run_id, step);

@@ -143,7 +143,7 @@ impl InlineServices {
     ) -> Result<(RunMachine, Settings), Diverged> {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
-        let settings = SharedSettings::new(Settings::rebuilding());
+        let settings = SharedSettings::new(Settings::rebuilding(!begun.seed.merges_assignments));
         let mut env = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
         let machine = RunMachine::replay(begun, inputs, &mut env, ActorEnvironment::listen, saw)?;
         Ok((machine, settings.into_inner()))

@@ -35,6 +35,7 @@ impl SharedSettings {
         Arc::new(RecordedTokenizer {
             name,
             inner,
+            is_of_0_2_0: self.get().is_of_0_2_0,
             settings: self.clone(),
         })
     }
@@ -44,6 +45,7 @@ impl SharedSettings {
 struct RecordedTokenizer {
     name: Arc<str>,
     inner: Arc<dyn Tokenizer>,
+    is_of_0_2_0: bool,
     settings: SharedSettings,
 }
 
@@ -61,7 +63,11 @@ impl Tokenizer for RecordedTokenizer {
     fn count(&self, text: &str) -> u64 {
         if *self.name == *Estimator::NAME {
             // The estimator is deterministic, so its counts need not be recorded.
-            return Estimator.count(text);
+            return if self.is_of_0_2_0 {
+                Estimator::count_of_0_2_0(text)
+            } else {
+                Estimator.count(text)
+            };
         }
         self.counted(text, || self.inner.count(text))
     }
@@ -69,5 +75,24 @@ impl Tokenizer for RecordedTokenizer {
     fn count_media(&self, part: &Part) -> u64 {
         // The provider of the profile determines the count.
         self.counted(&json!(part).to_string(), || self.inner.count_media(part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_a_run_of_version_0_2_0_are_estimated_as_then() {
+        let text = "καλημέρα নমস্কার 0123456789abcdef0123456789abcdef word 你好";
+        let count = |is_of_0_2_0| {
+            let settings = Settings::rebuilding(is_of_0_2_0);
+            let tokenizer = SharedSettings::new(settings).tokenizer(Estimator::NAME.into(), Arc::new(Estimator));
+            tokenizer.count(text)
+        };
+        // In quarters: 15 Greek and Bengali characters at 2, 36 letters and digits and 4 spaces at 1, 2 Chinese characters at 4.
+        assert_eq!(count(true), (15_u64 * 2 + 36 + 4 + 8).div_ceil(4));
+        assert_eq!(count(false), Estimator.count(text));
+        assert!(count(false) > count(true));
     }
 }

@@ -39,15 +39,18 @@ pub struct Settings {
     /// Values that are not recorded yet.
     fresh: Vec<Setting>,
     is_rebuilding: bool,
+    /// True for a run that version 0.2.0 or an earlier one started: its tokens are estimated as then.
+    pub is_of_0_2_0: bool,
     step: u64,
 }
 
 impl Settings {
-    /// Creates the settings of a run that is being rebuilt. Its values come from [`Self::expect`].
+    /// Creates the settings of a run that is rebuilt from its start. Its values come from [`Self::expect`].
     #[must_use]
-    pub fn rebuilding() -> Self {
+    pub fn rebuilding(is_of_0_2_0: bool) -> Self {
         Self {
             is_rebuilding: true,
+            is_of_0_2_0,
             ..Self::default()
         }
     }
@@ -264,7 +267,7 @@ mod tests {
         assert_eq!(live.script_seed(|| None), None);
         assert_eq!(live.script_seed(|| Some(5)), Some(5));
         let record = live.take_fresh();
-        let mut again = Settings::rebuilding();
+        let mut again = Settings::rebuilding(false);
         again.next_step();
         again.expect(&record);
         again.go_on();
@@ -282,7 +285,7 @@ mod tests {
         let record = live.take_fresh();
         let text = serde_json::to_string(&record).unwrap();
         let record: Vec<Setting> = serde_json::from_str(&text).unwrap();
-        let mut again = Settings::rebuilding();
+        let mut again = Settings::rebuilding(false);
         again.next_step();
         again.expect(&record);
         assert_eq!(again.token_limit(&workflow, || unreachable!()), Some(5));
