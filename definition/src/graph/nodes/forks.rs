@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::compiler::NodeCompiler;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig, pointer_token};
@@ -58,9 +60,13 @@ impl NodeCompiler<'_, '_> {
         let is_whole = !self.report.origin.is_incomplete(&pointer("forkPathIds"));
         // The paths of a legacy JOIN are those of its FORK.
         if count == 0 && !self.report.origin.holes().transitions {
-            let message = "a JOIN needs the path ids of its FORK";
+            let message = "a JOIN needs the path ids of its FORK".to_owned();
+            let mut forks = self.definition.nodes.iter().filter_map(|node| node.config.as_fork());
+            let ids = forks.find(|fork| !fork.fork_path_ids.is_empty());
+            let ids = ids.map_or_else(|| json!(["left", "right"]), |fork| json!(fork.fork_path_ids));
+            let help = format!("copy them from the FORK: `\"forkPathIds\": {ids}`");
             self.report
-                .fault(FaultCode::InvalidForkPathIds, &pointer("forkPathIds"), message);
+                .fault_with_help(FaultCode::InvalidForkPathIds, &pointer("forkPathIds"), message, &help);
         }
         if let Some(main) = &join.main_path_id
             && !join.fork_path_ids.contains(main)

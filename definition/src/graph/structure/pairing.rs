@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde_json::json;
+
 use super::adjacency::Adjacency;
 use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
 use crate::graph::diagnostics::{Diagnostics, MAX_LISTED, pointer};
@@ -112,23 +114,15 @@ pub(in crate::graph) fn check_fork(
         .map(|edge| definition.edges[*edge].target_node_id.as_str())
         .collect();
     for (index, child) in children.iter().enumerate() {
-        let message = if adjacency.find(child).is_none() {
-            let pointer = pointer!["nodes", place, "config", "childNodeIds", index];
+        let pointer = pointer!["nodes", place, "config", "childNodeIds", index];
+        if adjacency.find(child).is_none() {
             report.unknown_node(code, &pointer, child, adjacency.ids());
-            continue;
         } else if !targets.contains(child.as_str()) {
-            format!(
-                "no edge leads from the FORK `{}` to its child `{child}`",
-                definition.nodes[place].id
-            )
-        } else {
-            continue;
-        };
-        report.fault(
-            code,
-            &pointer!["nodes", place, "config", "childNodeIds", index],
-            message,
-        );
+            let fork = &definition.nodes[place].id;
+            let message = format!("no edge leads from the FORK `{fork}` to its child `{child}`");
+            let help = format!("add it to `edges`: {}", json!({"from": fork, "to": child}));
+            report.fault_with_help(code, &pointer, message, &help);
+        }
     }
     let children: BTreeSet<&str> = children.iter().map(String::as_str).collect();
     for edge in &adjacency.edges[place] {

@@ -368,6 +368,10 @@ fn every_child_of_a_fork_is_the_target_of_one_of_its_edges() {
         codes_of(&flow(&no_edge, &["s>f", "c>j", "j>e"])),
         ["INVALID_FORK_PATH_IDS"]
     );
+    let compiled = build(flow(&no_edge, &["s>f", "c>j", "j>e"]).to_string());
+    let fault = the_fault(&compiled.faults, FaultCode::InvalidForkPathIds);
+    let help = r#"add it to `edges`: {"from":"f","to":"c"}"#;
+    assert_eq!(fault.help.as_deref(), Some(help));
     assert_eq!(
         codes_of(&flow(&no_edge, &["s>f", "f>c", "f>j", "c>j", "j>e"])),
         ["INVALID_EDGE"]
