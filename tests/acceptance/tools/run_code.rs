@@ -109,9 +109,9 @@ fn result(script: &str, config: &Value) -> (String, Ran) {
 fn only_the_return_value_and_the_log_of_a_script_enter_the_conversation() {
     let script = "const pages = await parallel([1, 2, 3].map(n => () => tools.count({ n })))
         console.log('pages', pages.length)
-        return { sum: pages.reduce((sum, page) => sum + page.n, 0), double: await tools.math_double({ n: 4 }) }";
+        return { sum: pages.reduce((sum, page) => sum + page.n, 0), twice: await tools.math_double({ n: 4 }) }";
     let (result, ran) = result(script, &json!({}));
-    assert_eq!(result, "{\"sum\":6,\"double\":8}\n\nLog:\npages 3");
+    assert_eq!(result, "{\"sum\":6,\"twice\":8}\n\nLog:\npages 3");
     let conversation = json!(ran.report.conversation).to_string();
     assert!(!conversation.contains("secret"), "{conversation}");
     // Each call of a tool is an effect of the child thread with its events.
@@ -316,10 +316,10 @@ fn the_description_of_run_code_lists_the_tools_with_their_schemas() {
         Vec::new(),
     );
     let described = asked.lock().expect("no panic")[0].clone();
-    for part in [
-        "// Counts the letters of n.\n// In two lines.\n// args: {\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}\ntools[\"count\"](args)",
-        "tools[\"math_double\"](args)",
-    ] {
+    // The order of the schema's fields depends on a feature of serde_json.
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let count = format!("// Counts the letters of n.\n// In two lines.\n// args: {schema}\ntools[\"count\"](args)");
+    for part in [&*count, "tools[\"math_double\"](args)"] {
         assert!(described.contains(part), "{part}: {described}");
     }
     assert!(
