@@ -101,6 +101,8 @@ describe("the page", { skip, concurrency: false }, () => {
     it("moves graph, timeline and events with one cursor, and keeps it in the address", async () => {
       const page = await open(desk.url, "#/runs/desk");
       await page.waitForSelector("[data-node=end]");
+      // Until the list of steps has arrived, the position is that of an event.
+      await page.waitForSelector(".position:has-text('step')");
       const range = page.locator("input[type=range]");
       await range.fill("40");
       assert.match(await page.getAttribute("[data-node=end]", "aria-label"), /not reached/);
@@ -109,6 +111,8 @@ describe("the page", { skip, concurrency: false }, () => {
       await page.waitForFunction(() => /step=|event=/.test(location.hash));
       await page.keyboard.press("2");
       await page.waitForSelector("canvas");
+      // The page writes the cursor into the address of the new pane a moment after the pane is shown.
+      await page.waitForFunction(() => /timeline\?.*(step|event)=/.test(location.hash));
       const address = page.url();
       await page.reload();
       await page.waitForFunction((before) => document.querySelector(".position").textContent === before, shown);
