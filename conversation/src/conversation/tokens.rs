@@ -147,8 +147,8 @@ fn quarter_tokens(character: char) -> u64 {
     }
 }
 
-/// Minimum length of letters and digits that are examined for a random order: more than the 16 of a large result's id, so that the counts
-/// in stored runs are unchanged.
+/// Minimum length of letters and digits that are examined for a random order. Ids of large results have 16; a surcharge for them would
+/// change the counts in stored runs.
 const LEAST_RANDOM: usize = 20;
 
 /// Returns the quarters of a token that a run of ASCII letters and digits costs in addition to one for each: a vocabulary has no pieces
