@@ -1,5 +1,7 @@
 //! The config file: `pirn.toml` next to the first workflow file, or the file that `--profiles` names.
 
+pub(crate) mod service_settings;
+
 use std::path::{Path, PathBuf};
 
 use pirn::Profile;
@@ -7,13 +9,12 @@ use pirn::config::{ConfigError, ConfigText};
 use pirn::faults::Faults;
 use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
-use pirn_service::TenantLimits;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::files;
 use crate::output::failure::Failure;
 use crate::output::redact;
+use service_settings::ServiceSettings;
 
 /// The argument that names the config file.
 #[derive(clap::Args)]
@@ -27,7 +28,9 @@ pub(crate) struct ConfigFile {
 /// Reads the config file of a command that names none: that of PIRN_PROFILES, or `pirn.toml` in the current folder.
 pub(crate) fn default_config() -> Result<Option<ConfigText>, Failure> {
     let none = ConfigFile { profiles: None };
-    none.path_here().map(read_text).transpose()
+    let text = none.path_here().map(read_text).transpose()?;
+    text.as_ref().map(service).transpose()?;
+    Ok(text)
 }
 
 fn from_environment() -> Option<PathBuf> {
@@ -55,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<Profile>,
     pub(crate) tools: ToolsConfig,
     pub(crate) faults: Faults,
+    pub(crate) service: ServiceSettings,
 }
 
 impl ConfigFile {
@@ -103,22 +107,20 @@ impl ConfigFile {
 }
 
 fn read_text(path: PathBuf) -> Result<ConfigText, Failure> {
-    ConfigText::read(path).map_err(|error| match &error {
+    let text = ConfigText::read(path).map_err(|error| match &error {
         ConfigError::Unreadable { path, error: why } => {
             invalid_config(&format!("{error}{}", files::hint(&path.display().to_string(), why)))
         }
         _other => invalid_config(&error),
-    })
+    })?;
+    redact::hide_misplaced(text.written());
+    Ok(text)
 }
 
 fn read(path: PathBuf) -> Result<Config, Failure> {
     let text = read_text(path)?;
-    redact::hide_misplaced(text.written());
-    if let Some(section) = text.written().get("service") {
-        let checked = ServiceKeys::deserialize(section);
-        checked.map_err(|error| invalid_config(&format!("{}: [service]: {error}", text.source().name)))?;
-    }
     Ok(Config {
+        service: service(&text)?,
         profiles: match text.profiles() {
             Ok(profiles) => profiles,
             Err(ProfilesError::Profiles { .. }) => Vec::new(),
@@ -130,59 +132,11 @@ fn read(path: PathBuf) -> Result<Config, Failure> {
     })
 }
 
-/// The keys of `[service]`. Every command refuses other keys; only the commands that use the section read all values.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServiceKeys {
-    #[serde(rename = "jwt")]
-    _jwt: Option<JwtKeys>,
-    #[serde(rename = "tenantLimits")]
-    _tenant_limits: Option<TenantLimits>,
-    #[serde(rename = "keepEnded")]
-    _keep_ended: Option<IgnoredAny>,
-    #[serde(rename = "keepEvents")]
-    _keep_events: Option<IgnoredAny>,
-}
-
-/// The keys of `[service.jwt]`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JwtKeys {
-    #[serde(rename = "issuer")]
-    _issuer: Option<IgnoredAny>,
-    #[serde(rename = "audience")]
-    _audience: Option<IgnoredAny>,
-    #[serde(rename = "jwks")]
-    _jwks: Option<IgnoredAny>,
-    #[serde(rename = "rolesClaim")]
-    _roles_claim: Option<IgnoredAny>,
-    #[serde(rename = "defaultRoles")]
-    _default_roles: Option<IgnoredAny>,
-    #[serde(rename = "tenantClaim")]
-    _tenant_claim: Option<IgnoredAny>,
-}
-
-#[cfg(test)]
-mod tests {
-    use serde::Deserialize;
-    use serde_json::json;
-
-    use super::ServiceKeys;
-
-    #[test]
-    fn every_command_refuses_an_unknown_key_of_the_service() {
-        let refused =
-            |section: serde_json::Value| ServiceKeys::deserialize(&section).err().map(|error| error.to_string());
-        let full = json!({"jwt": {"issuer": "i", "audience": "a", "jwks": "j", "rolesClaim": "r", "defaultRoles": [], "tenantClaim": "t"},
-            "tenantLimits": {"concurrentRuns": 1}, "keepEnded": "30d", "keepEvents": "1d"});
-        assert_eq!(refused(full), None);
-        for (section, key) in [
-            (json!({"keepEnd": "30d"}), "keepEnd"),
-            (json!({"jwt": {"issuers": "i"}}), "issuers"),
-            (json!({"tenantLimits": {"runs": 1}}), "runs"),
-        ] {
-            let error = refused(section).expect("the key is unknown");
-            assert!(error.contains(&format!("unknown field `{key}`")), "{error}");
-        }
-    }
+/// Reads the section `[service]`; without it, every setting is absent.
+fn service(text: &ConfigText) -> Result<ServiceSettings, Failure> {
+    let Some(section) = text.written().get("service") else {
+        return Ok(ServiceSettings::default());
+    };
+    let read = ServiceSettings::deserialize(section);
+    read.map_err(|error| invalid_config(&format!("{}: [service]: {error}", text.source().name)))
 }

@@ -9,7 +9,6 @@ mod record;
 
 use std::process::ExitCode;
 
-pub(crate) use modify::age;
 pub(crate) use record::{engine_with, files_of as files_of_case, folder_of as folder_of_case, text_of as case_text};
 
 use crate::output::failure::Failure;

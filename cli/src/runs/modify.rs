@@ -16,6 +16,7 @@ use pirn_definition::definition::{PinSection, json_from_str};
 use serde_json::{Map, Value, json};
 
 use super::query::status;
+use crate::config::service_settings::age;
 use crate::files::{self, unwritable};
 use crate::output::failure::Failure;
 use crate::output::terminal::{FAILED, Output, answer, counted, json_text, shell_quoted};
@@ -464,21 +465,6 @@ pub(super) struct Prune {
     /// Also rewrite a file of more than 256 MiB, so that no copy of removed data is left in it
     #[arg(long)]
     rewrite: bool,
-}
-
-/// Parses an age, such as `7d`.
-pub(crate) fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a number and s, m, h or d, as in 7d".to_owned();
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let number: u64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
 impl Prune {

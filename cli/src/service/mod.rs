@@ -6,7 +6,7 @@ mod listen;
 pub(crate) mod mcp;
 pub(crate) mod serve;
 mod served;
-mod service_settings;
+mod service_args;
 #[cfg(feature = "studio")]
 pub(crate) mod studio;
 #[cfg(feature = "cluster")]

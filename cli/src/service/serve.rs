@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::listen::ListenAddress;
 use super::served::{Offer, ServedFiles};
-use super::service_settings::{AccessArgs, Retention, RetentionArgs};
+use super::service_args::{AccessArgs, Retention, RetentionArgs};
 use crate::output::failure::Failure;
 use crate::output::terminal::FAILED;
 use crate::process::interrupt::{self, Interrupt};

@@ -7,7 +7,7 @@ use pirn::Engine;
 use pirn::check::{CheckedFiles, Fault, SourceFile, World, check};
 use pirn::store::Store;
 
-use super::service_settings::ServiceSettings;
+use crate::config::service_settings::ServiceSettings;
 use crate::config::{Config, ConfigFile};
 use crate::output::failure::Failure;
 use crate::store::place::Place;
@@ -43,7 +43,7 @@ impl ServedFiles {
 
     /// Returns the settings of a service in the config file.
     pub(crate) fn settings(&self) -> Result<ServiceSettings, Failure> {
-        ServiceSettings::of(self.config.read(&self.files)?.as_ref())
+        Ok(self.config.read(&self.files)?.unwrap_or_default().service)
     }
 
     /// Maximum number of concurrent runs that are taken over from other processes.

@@ -15,7 +15,8 @@ fn every_command_line_mistake_is_reported_with_a_remedy() {
             "secret.toml",
             "[[profiles]]\nid = \"a\"\nprovider = \"openai\"\nmodel = \"m\"\napiKey = \"very-secret\" x\n",
         )
-        .with("field.toml", "[[profile]]\nid = \"a\"\n");
+        .with("field.toml", "[[profile]]\nid = \"a\"\n")
+        .with("service.toml", "[service]\nkeepEnded = 7\n");
     for (name, arguments, code, parts) in [
         ("no file", &["run", "flwo.json"][..], 2, &["cannot read flwo.json"][..]),
         (
@@ -79,6 +80,12 @@ fn every_command_line_mistake_is_reported_with_a_remedy() {
             &["unknown field `profile`", "did you mean `profiles`?"],
         ),
         (
+            "a wrong value for a service, in a command that is none",
+            &["validate", "flow.json", "--profiles", "service.toml"],
+            2,
+            &["service.toml: [service]: ", "expected a string"],
+        ),
+        (
             "metadata without a value",
             &["run", "flow.json", "--metadata", "tenant"],
             2,
@@ -110,6 +117,21 @@ fn every_command_line_mistake_is_reported_with_a_remedy() {
             assert!(ended.code == Some(2) && !said.contains("very-secret"), "{said}");
         }
     }
+}
+
+#[test]
+fn a_command_on_a_store_refuses_a_wrong_setting_of_the_service() {
+    let folder = Folder::new("mistakes-service").with("flow.json", &flow().to_string());
+    let run = pirn_in(folder.path(), &["run", "flow.json", "--store", "runs.db"], &[]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let folder = folder.with("pirn.toml", "[service]\nkeepEnd = \"7d\"\n");
+    let listed = pirn_in(folder.path(), &["runs", "list", "--store", "runs.db"], &[]);
+    assert_reported(
+        "a misspelt setting",
+        &listed,
+        2,
+        &["pirn.toml: [service]: ", "`keepEnd`"],
+    );
 }
 
 #[test]

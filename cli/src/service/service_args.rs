@@ -1,78 +1,14 @@
-//! The section `[service]` of a config file: access to a service, and the retention of ended runs.
+//! Arguments that have a setting in `[service]` of a config file: access to a service, and the retention of ended runs.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use pirn_service::{Access, Grant, InvalidOption, JwtOptions, JwtVerifier, Role, Roles, Service, TenantLimits};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use pirn_service::{Access, Grant, InvalidOption, JwtOptions, JwtVerifier, Role, Roles, Service};
 
-use crate::config::{Config, invalid_config};
+use crate::config::service_settings::{JwtSettings, ServiceSettings, Words, age};
 use crate::files;
 use crate::output::failure::Failure;
-use crate::runs::age;
 use crate::store::place::Place;
-
-/// The section `[service]`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ServiceSettings {
-    jwt: Option<JwtSettings>,
-    #[serde(default)]
-    pub(crate) tenant_limits: TenantLimits,
-    #[serde(default, deserialize_with = "written_age")]
-    keep_ended: Option<Duration>,
-    #[serde(default, deserialize_with = "written_age")]
-    keep_events: Option<Duration>,
-}
-
-fn written_age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    age(&text).map(Some).map_err(D::Error::custom)
-}
-
-/// The identity provider; see [`JwtOptions`].
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct JwtSettings {
-    issuer: Option<String>,
-    #[serde(default)]
-    audience: Words,
-    jwks: Option<String>,
-    roles_claim: Option<String>,
-    #[serde(default)]
-    default_roles: Vec<String>,
-    tenant_claim: Option<String>,
-}
-
-/// A word, or a list of words.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Words {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Default for Words {
-    fn default() -> Self {
-        Self::Several(Vec::new())
-    }
-}
-
-impl ServiceSettings {
-    /// Reads the section of a config file; without a file or a section, every setting is absent.
-    ///
-    /// # Errors
-    /// Fails if a setting is unknown or has the wrong type.
-    pub(crate) fn of(config: Option<&Config>) -> Result<Self, Failure> {
-        let text = config.and_then(|config| config.text.as_ref());
-        let Some((text, section)) = text.and_then(|text| Some((text, text.written().get("service")?))) else {
-            return Ok(Self::default());
-        };
-        let read = Self::deserialize(section);
-        read.map_err(|error| invalid_config(&format!("{}: [service]: {error}", text.source().name)))
-    }
-}
 
 /// Arguments about the data of ended runs in the store.
 #[derive(clap::Args)]
@@ -240,25 +176,5 @@ impl AccessArgs {
             invalid(&why).with_help("set --jwt-audience, or [service.jwt] of pirn.toml: issuer, audience, jwks")
         })?;
         Ok(Some(verifier))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-
-    #[test]
-    fn unknown_settings_of_a_service_are_refused() {
-        let read = |json: Value| ServiceSettings::deserialize(&json).map(drop);
-        let full = serde_json::json!({"jwt": {"issuer": "https://a.example", "audience": "pirn", "rolesClaim": "scope",
-            "defaultRoles": ["read"], "tenantClaim": "/org/id", "jwks": "https://a.example/keys"}});
-        assert!(read(full).is_ok());
-        assert!(read(serde_json::json!({"tenantLimits": {"concurrentRuns": 7, "storedBytes": 1}})).is_ok());
-        assert!(read(serde_json::json!({"tenantLimits": {"runs": 7}})).is_err());
-        assert!(read(serde_json::json!({"jwt": {"audience": ["a", "b"]}})).is_ok());
-        assert!(read(serde_json::json!({"jwt": {"issuers": "https://a.example"}})).is_err());
-        assert!(read(serde_json::json!({"jwts": {}})).is_err());
     }
 }
