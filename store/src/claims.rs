@@ -42,6 +42,12 @@ pub trait Claims: Send + Sync + 'static {
     /// Sends an input to a run through the process that owns it. Returns the answer; none if the run has no owner.
     fn tell(&self, run: &str, request: String) -> Pending<Option<String>>;
 
+    /// Returns the base URL of the service in the process that owns a run; none if that is this process, or if the run has no owner,
+    /// or its owner no such URL ([`advertised_in`]). The default knows no URLs.
+    fn owner_address(&self, _run: &str) -> Pending<Option<String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Answers a request ([`Assignment::Tell`]).
     fn answer(&self, request: u64, answer: String);
 
@@ -55,6 +61,19 @@ pub trait Claims: Send + Sync + 'static {
     fn unsettle(&self, _name: &str, _value: String) -> Pending<()> {
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// Returns the label of a process in its claims, with the base URL of its service. A URL in the label needs no field in the server's
+/// schema, and expires with the claims.
+pub fn label_with_address(label: &str, address: Option<&str>) -> String {
+    address.map_or_else(|| label.to_owned(), |address| format!("{label} {address}"))
+}
+
+/// Returns the base URL in the name of a process.
+pub fn advertised_in(name: &str) -> Option<&str> {
+    // The last one: a label that the user has set may contain another URL.
+    let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
+    name.split(' ').rfind(is_url)
 }
 
 /// Work for a process that shares a store.
@@ -73,4 +92,18 @@ pub enum Assignment {
         /// Request, as given to [`Claims::tell`].
         body: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_process_contains_the_address_of_its_service() {
+        let named = |label: &str, address| format!("{} 1a2b3c4d", label_with_address(label, address));
+        let address = "http://svc-a:7474/pirn";
+        assert_eq!(advertised_in(&named("pid 7", Some(address))), Some(address));
+        assert_eq!(advertised_in(&named("at https://other", Some(address))), Some(address));
+        assert_eq!(advertised_in(&named("pid 7", None)), None);
+    }
 }

@@ -559,6 +559,15 @@ impl LocalClaims {
         Ok(Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
     }
 
+    /// Returns the name of the process that owns a run.
+    pub(crate) async fn owner(on: &Connection, run: &str) -> Answer<Option<String>> {
+        // Not by pirn.claimant, which locks the row of the claim.
+        let sql = "SELECT a.claimed_by FROM pirn.runs r JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state = 'running' \
+            AND a.claim_expires_at > absurd.current_time() WHERE r.id = $1 LIMIT 1";
+        let rows = on.query(sql, &[&run]).await?;
+        Ok(Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
+    }
+
     pub(crate) async fn answer(on: &Connection, request: u64, answer: &str) -> Answer<()> {
         let sql = "UPDATE pirn.requests SET answer = $2 WHERE id = $1";
         on.query(sql, &[&request.cast_signed(), &answer]).await?;

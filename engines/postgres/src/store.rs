@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 use pirn_store::command_order::Extent;
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace, Session,
-    Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
+    Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in, label_with_address,
 };
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -29,6 +29,9 @@ pub struct PostgresOptions {
     pub claim: Duration,
     /// Label of this process in its claims, for error messages (default: its process id).
     pub name: Option<String>,
+    /// Base URL at which the service of this process is reachable for the services of other processes, such as `http://svc-a:7474`
+    /// (default: none). Services forward requests about a run to the service of its owner.
+    pub advertise: Option<String>,
     /// Retry time for an unreachable server (default 60 s). When it is over, the runs in this process end with `STORE_ERROR`;
     /// their stored state stays resumable.
     pub patience: Duration,
@@ -39,6 +42,7 @@ impl Default for PostgresOptions {
         Self {
             claim: Duration::from_secs(30),
             name: None,
+            advertise: None,
             patience: Duration::from_mins(1),
         }
     }
@@ -56,6 +60,13 @@ impl PostgresOptions {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the base URL of the service of this process. A URL with spaces is not found by other processes.
+    #[must_use]
+    pub fn advertise(mut self, url: impl Into<String>) -> Self {
+        self.advertise = Some(url.into());
         self
     }
 
@@ -96,6 +107,7 @@ impl PostgresStore {
         })
         .map_err(failed)??;
         let name = options.name.unwrap_or_else(|| format!("pid {}", std::process::id()));
+        let name = label_with_address(&name, options.advertise.as_deref());
         // Makes the name unique among processes.
         let worker = format!("{name} {}", &writer[..8]);
         // A claim has whole seconds, and one of 0 would expire at once.
@@ -406,6 +418,18 @@ impl Claims for PostgresStore {
                 })
             })
         })
+    }
+
+    fn owner_address(&self, run: &str) -> Pending<Option<String>> {
+        if self.held.claim_of(run).is_some() {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
+        let of: Arc<str> = run.into();
+        let owner: Pending<Option<String>> = read!(self, Extent::Run(run), |on| {
+            let run = Arc::clone(&of);
+            Box::pin(async move { LocalClaims::owner(on, &run).await })
+        });
+        Box::pin(async move { Ok(owner.await?.as_deref().and_then(advertised_in).map(str::to_owned)) })
     }
 
     fn answer(&self, request: u64, answer: String) {

@@ -14,6 +14,9 @@ pub struct RestateOptions {
     pub claim: Duration,
     /// Label of this process in its claims, for error messages (default: its process id).
     pub name: Option<String>,
+    /// Base URL at which the service of this process is reachable for the services of other processes, such as `http://svc-a:7474`
+    /// (default: none). Services forward requests about a run to the service of its owner.
+    pub advertise: Option<String>,
     /// Retry time for a call to the server or its workers (default 60 s). When it is over, the runs in this process end with
     /// `STORE_ERROR`; their stored state stays resumable.
     pub patience: Duration,
@@ -64,6 +67,7 @@ impl fmt::Debug for RestateOptions {
             .field("admin", &self.admin)
             .field("claim", &self.claim)
             .field("name", &self.name)
+            .field("advertise", &self.advertise)
             .field("patience", &self.patience)
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
@@ -76,6 +80,7 @@ impl Default for RestateOptions {
             admin: None,
             claim: Duration::from_secs(30),
             name: None,
+            advertise: None,
             patience: Duration::from_mins(1),
             token: None,
             endpoint: None,
@@ -102,6 +107,13 @@ impl RestateOptions {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the base URL of the service of this process. A URL with spaces is not found by other processes.
+    #[must_use]
+    pub fn advertise(mut self, url: impl Into<String>) -> Self {
+        self.advertise = Some(url.into());
         self
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use pirn_store::command_order::{CommandOrder, Extent};
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace,
-    RunStatus, Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
+    RunStatus, Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in,
+    label_with_address,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -107,7 +108,10 @@ impl RestateStore {
             held: Arc::clone(&held),
             // A shorter claim would expire during an ordinary call.
             claim: options.claim.max(Duration::from_secs(1)),
-            name: options.name.unwrap_or_else(|| format!("pid {}", std::process::id())),
+            name: label_with_address(
+                &options.name.unwrap_or_else(|| format!("pid {}", std::process::id())),
+                options.advertise.as_deref(),
+            ),
             process: Mutex::default(),
             is_known: Notify::new(),
             assignments: assign,
@@ -633,6 +637,17 @@ impl Claims for RestateStore {
         };
         // Not in a lane: the answer may take as long as the owner needs, and would block the run's commands.
         self.wait(async move { inner.server.wait("tell", &call).await })
+    }
+
+    fn owner_address(&self, run: &str) -> Pending<Option<String>> {
+        if self.inner.held.ticket(run).is_some() {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
+        let target = Target::run(run, "carrier");
+        self.give(Extent::Run(run), |inner| async move {
+            let owner: Option<String> = inner.server.call(&target, None, &()).await?;
+            Ok(owner.as_deref().and_then(advertised_in).map(str::to_owned))
+        })
     }
 
     fn answer(&self, request: u64, answer: String) {

@@ -89,3 +89,27 @@ fn a_settled_name_has_one_value_for_all_processes_until_evicted() {
         "the next"
     );
 }
+
+#[test]
+fn a_process_finds_the_address_of_the_owner_of_a_run() {
+    const ADDRESS: &str = "http://svc-a:7474/pirn";
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
+    let options = PostgresOptions::default().advertise(ADDRESS);
+    let owner = PostgresStore::connect(&url, options).expect("connects");
+    let (other, silent) = (open(&url), open(&url));
+    let address = |store: &PostgresStore, run: &str| {
+        let claims = store.claims().expect("several share it");
+        block_on(claims.owner_address(run)).expect("the server answers")
+    };
+    begin(&owner, "run");
+    begin(&silent, "silent");
+    assert_eq!(address(&other, "run").as_deref(), Some(ADDRESS));
+    assert_eq!(address(&owner, "run"), None, "the run is its own");
+    assert_eq!(address(&other, "silent"), None, "the owner advertises no address");
+    assert_eq!(address(&other, "none"), None);
+    owner.claims().expect("several share it").release("run", 0);
+    // The owner's queries about the run are answered in the order of its commands.
+    block_on(owner.run("run")).expect("the server answers");
+    assert_eq!(address(&other, "run"), None, "the run has no owner");
+}

@@ -154,6 +154,27 @@ fn a_process_silent_for_longer_than_its_claim_cannot_write() {
     assert_eq!(block_on(second.commit(step("run", 1, 1))), Ok(2));
 }
 
+#[test]
+fn a_process_finds_the_address_of_the_owner_of_a_run() {
+    const ADDRESS: &str = "http://svc-a:7474/pirn";
+    let Some(server) = Server::start() else { return };
+    let other = open(&server, free_port());
+    let options = RestateOptions::default().admin(server.admin()).advertise(ADDRESS);
+    let owner = RestateStore::connect(&server.url(), options).expect("connects");
+    block_on(owner.commit(begun("run"))).expect("begins");
+    block_on(other.commit(begun("silent"))).expect("begins");
+    let address = |store: &RestateStore, run: &str| block_on(store.owner_address(run)).expect("the server answers");
+    assert_eq!(address(&other, "run").as_deref(), Some(ADDRESS));
+    assert_eq!(address(&owner, "run"), None, "the run is its own");
+    assert_eq!(address(&owner, "silent"), None, "the owner advertises no address");
+    assert_eq!(address(&other, "none"), None);
+    // The object of a process receives messages under its name, which contains the address.
+    owner.carry(8);
+    other.release("silent", 0);
+    assert_eq!(block_on(owner.assigned()), Ok(Assignment::Run("silent".to_owned())));
+    assert_eq!(address(&other, "silent").as_deref(), Some(ADDRESS));
+}
+
 /// `cargo test --release -p pirn-restate --test restate_store -- --ignored --nocapture figures`
 #[test]
 #[ignore = "it measures"]
