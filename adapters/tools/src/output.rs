@@ -2,6 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use pirn_core::thread::ToolResult;
 use pirn_models::headers::Secrets;
 
 /// Number of bytes per read.
@@ -77,13 +78,7 @@ impl TruncatedOutput {
         }
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         if is_cut {
-            let of = if is_whole {
-                format!(" of {}", self.total)
-            } else {
-                String::new()
-            };
-            text += "\n";
-            text += format!("[output cut: the first {} bytes{of}]", bytes.len()).as_str();
+            text += &ToolResult::cut_note(bytes.len(), is_whole.then_some(self.total));
         }
         text
     }

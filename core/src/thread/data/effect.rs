@@ -890,6 +890,13 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
+    /// Returns the note after an output of which only the first bytes are retained. `total`: the size of the whole output, if it is
+    /// known.
+    pub fn cut_note(retained: usize, total: Option<u64>) -> String {
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        format!("\n[output cut: the first {retained} bytes{of}]")
+    }
+
     /// Creates an error result with this text for the model.
     pub fn failed(content: impl Into<String>) -> Self {
         Self {

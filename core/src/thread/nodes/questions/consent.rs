@@ -175,8 +175,7 @@ fn cut(mut text: String, limit: usize) -> String {
     let bytes = text.len();
     if bytes > limit {
         text.truncate(text.floor_char_boundary(limit));
-        let note = format!("\n[output cut: the first {} bytes of {bytes}]", text.len());
-        text.push_str(&note);
+        text.push_str(&ToolResult::cut_note(text.len(), Some(bytes as u64)));
     }
     text
 }
