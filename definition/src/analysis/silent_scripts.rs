@@ -1,4 +1,4 @@
-//! `INVALID_EXPRESSION` as a warning: a CODE node whose script returns nothing, although its output is read.
+//! `INVALID_EXPRESSION` as a warning: a CODE or SCRIPT node whose script returns nothing, although its output is read.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,13 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     let mut named: Option<BTreeSet<String>> = None;
     for (place, node) in flow.definition.nodes.iter().enumerate() {
         found.work += 1;
-        let NodeConfig::Code(code) = &node.config else { continue };
+        let code = match &node.config {
+            NodeConfig::Code(code) => code.code.as_deref(),
+            NodeConfig::Script(script) => Some(&*script.code).filter(|code| !code.is_empty()),
+            _ => None,
+        };
         // A script that only throws or logs has no output on purpose.
-        if code.code.as_deref().is_none_or(has_effect) {
+        if code.is_none_or(has_effect) {
             continue;
         }
         let named = named.get_or_insert_with(|| {

@@ -115,6 +115,12 @@ pub enum SkillError {
         /// Name of the field.
         key: &'static str,
     },
+    /// A field occurs twice.
+    #[error("the head of {SKILL_FILE} has `{key}` twice: remove one")]
+    DuplicateField {
+        /// Name of the field.
+        key: String,
+    },
     /// The value of a field is too long.
     #[error("`{key}` in the head of {SKILL_FILE} has more than {most} characters")]
     LongField {
@@ -185,7 +191,11 @@ fn fields(head: &str) -> Result<Vec<(String, String)>, SkillError> {
             ">" | "" => more.join(" "),
             _ => unquoted(std::iter::once(value).chain(more).collect::<Vec<_>>().join(" ").trim()).ok_or_else(wrong)?,
         };
-        fields.push((key.trim().to_owned(), text));
+        let key = key.trim().to_owned();
+        if fields.iter().any(|(other, _)| *other == key) {
+            return Err(SkillError::DuplicateField { key });
+        }
+        fields.push((key, text));
     }
     Ok(fields)
 }
@@ -267,6 +277,7 @@ mod tests {
             ("---\nname: x\ndescription: 'a' b\n---\n", "not of the form"),
             ("---\nname: x\n- item\ndescription: y\n---\n", "not of the form"),
             ("---\n- list\n---\n", "not of the form"),
+            ("---\nname: x\ndescription: y\nname: z\n---\n", "`name` twice"),
             (
                 &format!("---\nname: x\ndescription: {}\n---\n", "y".repeat(1_025)),
                 "more than 1024",

@@ -87,11 +87,12 @@ pub fn has_effect(body: &str) -> bool {
                 open.push((at, is_body));
             }
             TokenKind::Close => last_closed = open.pop().map_or(0, |(at, _)| at),
-            TokenKind::Word
-                if matches!(text(at), "return" | "throw" | "console") && !open.iter().any(|(_, body)| *body) =>
-            {
-                return true;
-            }
+            TokenKind::Word if !open.iter().any(|(_, body)| *body) => match text(at) {
+                "return" | "throw" | "console" => return true,
+                // The function of SCRIPT nodes, not `Math.log`.
+                "log" if at == 0 || text(at - 1) != "." => return true,
+                _other => {}
+            },
             TokenKind::Word | TokenKind::Literal | TokenKind::Sign => {}
         }
     }

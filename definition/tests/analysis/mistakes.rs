@@ -2,9 +2,10 @@
 //! variables.
 
 use pirn_definition::analysis::Analysis;
+use pirn_definition::definition::SourceFile;
 use serde_json::{Value, json};
 
-use super::fixtures::analyse_json;
+use super::fixtures::{analyse_files, analyse_json};
 
 /// Returns the code, the pointer and the help of each warning.
 fn told(analysis: &Analysis) -> Vec<(&str, &str, &str)> {
@@ -359,5 +360,36 @@ fn a_map_of_a_literal_list_that_is_too_short_for_its_strategy_is_a_warning() {
         let map = line(&[json!({"id": "map", "type": "MAP", "config": config})], None);
         let (_, found) = analyse_json(&json!({ "workflows": [map, one] }));
         assert_eq!(told(&found), expected, "{config}");
+    }
+}
+
+#[test]
+fn a_script_workflow_without_return_is_a_warning() {
+    let warnings = |code: &str| analyse_files(&[SourceFile::new("w.js", code)]).1.warnings.len();
+    for code in [
+        "await agent('a')",
+        "// only a comment",
+        "export const meta = { name: 'm' }",
+        "const all = await parallel([1, 2].map(n => () => { return agent(`n ${n}`) }))",
+        "const x = Math.log(args.n)",
+        "async function main() { return await agent('a') }",
+    ] {
+        assert_eq!(warnings(code), 1, "{code}");
+    }
+    for code in [
+        "return await agent('a')",
+        "if (args) { return 1 }",
+        "await agent('a'); log('done')",
+        "throw new Error('no')",
+        "try { return 1 } finally { await sleep(1) }",
+        "for (const n of args) switch (n) { case 1: return n }",
+        "const a = args / 2; label: { return a } /x/",
+        "if (args)\n  // a comment\n  return 1",
+        "do { return 1 } while (true)",
+        "lbl: for (;;) { if (f(() => { return 1 })) { return 2 } }",
+        "if (await agent('a')) { return 1 } else { return 2 }",
+        "if ((() => { return 1 })()) { return 2 }",
+    ] {
+        assert_eq!(warnings(code), 0, "{code}");
     }
 }

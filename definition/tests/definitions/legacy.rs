@@ -96,3 +96,16 @@ fn a_join_in_the_old_form_is_paired_with_a_fork_in_the_new_form() {
     );
     assert_eq!(lists(&file).2, strings(&["p1"]));
 }
+
+#[test]
+fn a_fork_whose_own_id_has_a_wrong_type_is_the_only_fault() {
+    let mut file = file(
+        &json!({"forkId": "f"}),
+        &json!({"joinId": "f", "joinStrategy": "ALL_COMPLETED"}),
+        &["c1", "c2"],
+    );
+    file["nodes"][1]["id"] = json!(5);
+    let faults = build(file.to_string()).faults;
+    let pointers: Vec<_> = faults.iter().map(|fault| &*fault.pointer).collect();
+    assert_eq!(pointers, ["/nodes/1/id"], "{}", shown(&faults));
+}

@@ -1,6 +1,6 @@
 //! Definitions that the loader accepts, and its faults for others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pirn_definition::definition::{
     ContextOperation, FaultCode, NodeConfig, SourceFile, VariableScope, WorkflowDefinition, load,
@@ -433,5 +433,21 @@ fn a_too_large_number_is_reported_with_the_maximum() {
     for number in ["-1", "1.5", "-1e30", "\"1\""] {
         let message = told(&format!(r#"{{"maxConcurrentBranches": {number}}}"#));
         assert!(message.contains("a whole number that is not negative"), "{message}");
+    }
+}
+
+#[test]
+fn an_empty_script_file_is_reported_as_empty() {
+    let script = load(&SourceFile::new("a.js", ""));
+    let node = flow(
+        &json!([node("s", "START"), {"id": "n", "type": "SCRIPT", "config": {"file": "a.js"}}, node("e", "END")]),
+        &["s>n", "n>e"],
+    );
+    let scripts = BTreeMap::from([("a.js".to_owned(), Ok(String::new()))]);
+    let named = load(&SourceFile::new("flow.json", node.to_string()).with_scripts(scripts.into()));
+    for loaded in [script, named] {
+        assert_eq!(loaded.faults.len(), 1, "{}", shown(&loaded.faults));
+        let message = &loaded.faults[0].message;
+        assert!(message.contains("is empty") && !message.contains("`code` or `file`"), "{message}");
     }
 }

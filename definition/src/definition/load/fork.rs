@@ -170,7 +170,7 @@ fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
     config.put("forkPathIds", list(pairs.value.span, paths));
 }
 
-/// Converts `forkId` with k children to `[forkId]` for k = 1, and to `[forkId#0, ...]` otherwise.
+/// Converts `forkId` with k children to `[forkId]` for k = 0 and k = 1, and to `[forkId#0, ...]` otherwise.
 fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy: &mut BTreeMap<String, Tree>) {
     let Some(member) = config.take("forkId") else { return };
     let Some(id) = member.value.as_text() else {
@@ -197,7 +197,8 @@ fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy
         .and_then(Tree::as_list)
         .map_or(0, <[Tree]>::len);
     let paths: Vec<Tree> = match count {
-        1 => vec![Tree::text(span, id)],
+        // Without edges, the missing children are the fault; a JOIN with the same id has none.
+        0 | 1 => vec![Tree::text(span, id)],
         _ => (0..count)
             .map(|place| Tree::text(span, format!("{id}#{place}")))
             .collect(),

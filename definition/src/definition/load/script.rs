@@ -9,12 +9,21 @@ use super::{FaultCode, Loader, SourceFile};
 use crate::definition::json::{Json, Span, Tree, parse};
 use crate::definition::script_workflow::workflow_of_script;
 
+/// The fault of a script file without text.
+const EMPTY: &str = "the script file is empty: write JavaScript statements that `return` the result";
+
 /// Returns true if the file of this name contains a script.
 pub(super) fn is_script(name: &str) -> bool {
     matches!(Path::new(name).extension(), Some(extension) if extension == "js" || extension == "mjs")
 }
 
 pub(super) fn load(loader: &mut Loader, file: &SourceFile) {
+    if file.text.is_empty() {
+        let span = Span { start: 0, end: 0 };
+        let fault = loader.source.fault(FaultCode::InvalidValue, span, span, EMPTY.to_owned());
+        loader.out.faults.push(fault);
+        return;
+    }
     let stem = Path::new(&file.name).file_stem().and_then(|stem| stem.to_str());
     let workflow = match workflow_of_script(stem.unwrap_or("script"), &file.text) {
         Ok(workflow) => workflow.to_string(),
@@ -71,6 +80,7 @@ pub(super) fn insert_scripts(loader: &mut Loader, workflow: &mut Tree) {
             "either `code` or `file`, not both".to_owned()
         } else {
             match source.scripts.get(&path) {
+                Some(Ok(text)) if text.is_empty() => "the file is empty".to_owned(),
                 Some(Ok(text)) => return config.put("code", Tree::text(file.value.span, text.as_str())),
                 Some(Err(why)) => why.to_string(),
                 None => "it is read only with a workflow file on disk: load the file by its path, or give the script as `code`".to_owned(),
