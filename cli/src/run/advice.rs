@@ -87,7 +87,7 @@ pub(super) fn advice(error: &RunError) -> Option<&'static str> {
             "`inputSchema` of the workflow defines the input; pass it with --input JSON, @FILE or -"
         }
         RunErrorCode::SubAgentRoleMissing => "give the SUBGRAPH's `agent` a `role`",
-        RunErrorCode::Overloaded => "`config.maxDepth` bounds how deep threads nest (default 10)",
+        RunErrorCode::Overloaded => return limit(&error.message),
         RunErrorCode::NodeFailed
         | RunErrorCode::ScriptError
         | RunErrorCode::UnknownName
@@ -99,6 +99,17 @@ pub(super) fn advice(error: &RunError) -> Option<&'static str> {
         | RunErrorCode::TriggeredEventsExceeded
         | RunErrorCode::ActorPanicked => return None,
     })
+}
+
+/// Returns advice for the limits that a workflow sets. The messages of the others contain their remedy.
+fn limit(message: &str) -> Option<&'static str> {
+    if message.contains("`dynamic.limits.agents`") {
+        Some("raise `dynamic.limits.agents` of the LLM node that submits the workflow (default 100)")
+    } else if message.starts_with("threads nest deeper") {
+        Some("raise `config.maxDepth` of the main workflow (default 10)")
+    } else {
+        None
+    }
 }
 
 fn has_detail(error: &RunError, name: &str) -> bool {
@@ -124,6 +135,20 @@ mod tests {
             reduced.contains("`reduce`") && !reduced.contains("mergeVariables"),
             "{reduced}"
         );
+    }
+
+    #[test]
+    fn the_advice_for_an_overload_names_the_limit_that_was_reached() {
+        let of = |message: &str| advice(&RunError::new(RunErrorCode::Overloaded, message));
+        let depth = of("threads nest deeper than 10").unwrap_or_default();
+        assert!(depth.contains("`config.maxDepth`"), "{depth}");
+        let agents = "node n needs 1 of the agents that `dynamic.limits.agents` allows, and 0 of 5 are left";
+        let agents = of(agents).unwrap_or_default();
+        assert!(
+            agents.contains("`dynamic.limits.agents`") && !agents.contains("maxDepth"),
+            "{agents}"
+        );
+        assert_eq!(of("more than 1000000 scripts are queued"), None);
     }
 
     #[test]

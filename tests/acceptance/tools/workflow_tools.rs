@@ -335,7 +335,7 @@ fn a_submitted_script_ends_at_the_limits_of_its_node() {
 /// Submits a graph under a limit of five agents. Returns the result of the call, and the number of agents that ran.
 fn agents_of(graph: &Value) -> (String, usize) {
     let calls = json!([call("a", "run_workflow", json!({"graph": graph}))]);
-    let mut config = dynamic(&json!({"profiles": ["echo", "writer"], "limits": {"agents": 5, "depth": 2}}));
+    let mut config = dynamic(&json!({"profiles": ["echo", "writer", "caller"], "limits": {"agents": 5, "depth": 2}}));
     config["tools"] = json!(["run_workflow", "workflow:math.double", "workflow:fails"]);
     let fails = line("fails", &[code("no", "throw new Error('on purpose')")]);
     let mut bundle = calling(&config, &calls, &[double(), fails]);
@@ -344,6 +344,8 @@ fn agents_of(graph: &Value) -> (String, usize) {
     let profiles = bundle["profiles"].as_array_mut().expect("a list");
     profiles.push(json!({"id": "echo", "provider": "echo"}));
     profiles.push(json!({"id": "writer", "provider": "scripted", "responses": [writes, {"content": "a"}, writes, {"content": "b"}]}));
+    let called: Vec<Value> = (0..10).map(|n| call(&format!("c{n}"), "math_double", json!({"n": n}))).collect();
+    profiles.push(json!({"id": "caller", "provider": "scripted", "responses": [{"toolCalls": called}, {"content": "called"}]}));
     let ran = run(&bundle, json!(null));
     let is_submitted = |id: &str| id.starts_with("own@") || id.starts_with("dynamic@");
     let threads = ran.report.threads.iter();
@@ -430,6 +432,12 @@ fn a_submitted_workflow_starts_at_most_the_agents_of_its_limit_in_loops_retries_
         &[script("for (let n = 0; n < 5; n++) await agent('a'); return 'all'")],
     ));
     assert_eq!((&*result, agents), ("all", 5));
+    // The model receives errors for its further calls, and continues.
+    let mut caller = llm("n", "caller");
+    caller["config"]["tools"] = json!(["workflow:math.double"]);
+    let (result, agents) = agents_of(&line("own", &[caller]));
+    assert!(result.contains(r#""content":"called""#), "{result}");
+    assert_eq!(agents, 5);
 }
 
 #[test]

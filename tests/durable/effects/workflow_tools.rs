@@ -73,6 +73,39 @@ fn the_children_of_tool_calls_run_once_in_a_run_that_is_killed_at_any_commit() {
     }
 }
 
+/// Returns a workflow with a model that submits a graph of at most four agents. The graph calls a workflow seven times.
+fn limited_bundle() -> String {
+    let calls = |ids: std::ops::Range<u32>| -> Value {
+        let call = |n| json!({"id": format!("c{n}"), "name": "helper", "arguments": {"n": n}});
+        json!({"toolCalls": ids.map(call).collect::<Vec<_>>()})
+    };
+    let speak = json!({"id": "speak", "type": "LLM", "config": {"prompt": "go", "profileId": "caller", "tools": ["workflow:helper"]}});
+    let written = json!({"id": "a", "name": "run_workflow", "arguments": {"graph": line("plan", &speak)}});
+    let ask = json!({"id": "ask", "type": "LLM", "config": {
+        "profileId": "script", "prompt": "go", "tools": ["run_workflow"],
+        "dynamic": {"profiles": ["caller"], "tools": ["workflow:helper"], "consent": "auto", "limits": {"agents": 4}},
+    }});
+    let work = json!({"id": "work", "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "e"}});
+    json!({
+        "workflows": [line("main", &ask), line("helper", &work)],
+        "profiles": [
+            {"id": "script", "provider": "scripted", "responses": [{"toolCalls": [written]}, {"content": "done"}]},
+            {"id": "caller", "provider": "scripted", "responses": [calls(0..2), calls(2..7), {"content": "called"}]},
+        ],
+    })
+    .to_string()
+}
+
+#[test]
+fn a_submitted_workflow_that_is_killed_at_any_commit_starts_the_agents_of_its_limit() {
+    let bundle = limited_bundle();
+    let (whole, commits) = uninterrupted(&bundle);
+    let threads = whole.reports[0]["threads"].as_array().expect("a list");
+    let helpers = threads.iter().filter(|thread| thread["workflowId"] == "helper");
+    assert_eq!(helpers.count(), 3, "the node is the first of four agents");
+    crash_at_each_commit(&bundle, (&whole, commits));
+}
+
 /// Calls tools at once and one after the other. Some need consent, some fail, and some are refused.
 const CODE: &str = "const all = await parallel([1, 2, 3, 4].map(n => () => tools.look({ n })))
     const caught = async call => { try { return await call } catch (error) { return error.message } }

@@ -152,6 +152,19 @@ impl ThreadTurn<'_, '_> {
         self.agents.as_deref().map_or(Some(limit), left)
     }
 
+    /// Counts an agent that the thread starts outside of its machine. Returns false if the limit of its workflow allows none.
+    pub(in crate::run) fn counts_agent(&mut self) -> bool {
+        match self.agents_left() {
+            None => true,
+            Some(0) => false,
+            Some(_) => {
+                let counts = self.agents.get_or_insert_default();
+                counts.add(self.no, 1, self.places);
+                true
+            }
+        }
+    }
+
     /// Returns when the next message of a person is to be added to the conversation in which the thread speaks.
     fn next_user_message(&self) -> Option<When> {
         let messages = self.user_messages.as_deref()?;

@@ -89,6 +89,14 @@ impl ThreadTurn<'_, '_> {
             };
             return Some((id, Outcome::NeedsConsent(Box::new(request))));
         }
+        // After the consent: a call that a person refuses starts no agent.
+        if !self.counts_agent() {
+            let limit = self.live.machine.graph().config.max_agents.unwrap_or_default();
+            let message = format!(
+                "the workflow `{workflow_id}` was not started: `dynamic.limits.agents` allows {limit} agents, and none is left"
+            );
+            return Some((id, Outcome::Tool(Box::new(ToolResult::failed(message)))));
+        }
         let input = Arc::new(call.arguments.clone());
         self.start_child(id, node, Callee::Tool(workflow_id.into()), input);
         None
