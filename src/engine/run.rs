@@ -1,5 +1,6 @@
 //! Builder of a run, with all options except its input.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use pirn_definition::Millis;
 use pirn_definition::definition::{Pinned, ToolDefinition};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
+use pirn_definition::value::{MAX_LEVELS, TOO_DEEP};
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::Formatter;
 
 use super::{AutoResponder, BlockingEvents, Engine, Events, History, RunHandle, events};
 
@@ -324,7 +327,70 @@ impl RunBuilder {
     }
 }
 
-/// Serializes a run's input; INVALID_INPUT if it cannot be represented as JSON.
+/// Serializes a run's input; INVALID_INPUT if it cannot be represented as JSON, or is nested too deeply.
 pub(crate) fn input_of(input: impl Serialize) -> Result<Value, RunError> {
-    serde_json::to_value(input).map_err(|error| RunError::new(RunErrorCode::InvalidInput, error.to_string()))
+    let invalid = |message: String| RunError::new(RunErrorCode::InvalidInput, message);
+    // First without a result, because `to_value` recurses without a limit and overflows the stack.
+    let mut measure = serde_json::Serializer::with_formatter(std::io::sink(), LevelLimit::default());
+    if input.serialize(&mut measure).is_err_and(|error| error.is_io()) {
+        return Err(invalid(format!("the input: {TOO_DEEP}")));
+    }
+    serde_json::to_value(input).map_err(|error| invalid(error.to_string()))
+}
+
+/// Ends a serialization at the first list or object beyond [`MAX_LEVELS`].
+#[derive(Default)]
+struct LevelLimit {
+    levels: usize,
+}
+
+impl LevelLimit {
+    fn open(&mut self) -> std::io::Result<()> {
+        self.levels += 1;
+        if self.levels > MAX_LEVELS {
+            return Err(std::io::Error::other(TOO_DEEP));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> std::io::Result<()> {
+        self.levels -= 1;
+        Ok(())
+    }
+}
+
+impl Formatter for LevelLimit {
+    fn begin_array<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
+        self.open()
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
+        self.close()
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
+        self.open()
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
+        self.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_of_many_levels_is_refused_without_a_stack_overflow() {
+        let nested = |levels: usize| (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+        assert!(input_of(nested(MAX_LEVELS)).is_ok());
+        for levels in [MAX_LEVELS + 1, 2_000] {
+            let error = input_of(nested(levels)).expect_err("it is too deep");
+            assert_eq!(error.code, RunErrorCode::InvalidInput);
+            assert_eq!(error.message, format!("the input: {TOO_DEEP}"));
+        }
+        let siblings = Value::Array(vec![nested(MAX_LEVELS - 1); 3]);
+        assert!(input_of(siblings).is_ok());
+    }
 }

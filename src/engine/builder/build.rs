@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pirn_actors::engine::{EngineParts, EngineShared};
+use pirn_actors::engine::{EngineParts, EngineShared, Spawner};
 use pirn_actors::host::HostConfig;
 use pirn_actors::ports::{NoScheduleMemory, Ports, ScheduleMemory, TokenizerChoice};
 use pirn_actors::sessions::MemorySessions;
@@ -42,18 +42,8 @@ impl EngineBuilder {
         self.check_settings()?;
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
-        let ask = self.ask.take();
-        // `Duration::MAX` does not fit, and `None` means that runs are never parked.
-        let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
         let definitions: Arc<Definitions> = Arc::default();
-        let durable = self
-            .store
-            .take()
-            .map(|store| Arc::new(Durable::new(store, Arc::clone(&definitions), ask, parks_after)));
-        if let Some(durable) = &durable {
-            // `check_settings` has refused a store together with a journal, so no journal of the caller is lost here.
-            self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
-        }
+        let durable = self.durable(&definitions);
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(wrap) = self.over_ports.take() {
             wrap(&mut ports);
@@ -78,26 +68,12 @@ impl EngineBuilder {
             Clock::Real => None,
         });
         // Faults are injected before the engine starts, because its actors receive the current ports.
-        crate::faults::inject_configured(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
-        let (runtime, spawner) = match self.clock {
-            Clock::Virtual { seed, origin } => {
-                EngineRuntime::simulated((seed, origin), names).map_err(BuildError::Threads)
-            }
-            Clock::Real => {
-                let default = HostConfig::default();
-                let arbiters = self.arbiters.unwrap_or(default.arbiters);
-                let config = HostConfig {
-                    arbiters,
-                    work: self.work,
-                    ..default
-                };
-                if self.is_local {
-                    EngineRuntime::local(config, names).map_err(BuildError::Local)
-                } else {
-                    EngineRuntime::arbiters(config, names).map_err(BuildError::Threads)
-                }
-            }
-        }?;
+        crate::faults::inject_configured(
+            &mut ports,
+            std::mem::take(&mut self.faults),
+            seed.unwrap_or_else(process_seed),
+        );
+        let (runtime, spawner) = self.runtime(names)?;
         let run_id_seed = match self.clock {
             // Run ids are part of reports and event logs, which equal seeds must reproduce.
             Clock::Virtual { seed, .. } => seed.unwrap_or_default(),
@@ -134,6 +110,36 @@ impl EngineBuilder {
         // The event bus must exist before the first run starts, independent of the caller's timing.
         engine.runtime.wait_idle(STARTS_WITHIN);
         Ok(engine)
+    }
+
+    /// Returns the durable part of an engine with a store, which becomes its journal.
+    fn durable(&mut self, definitions: &Arc<Definitions>) -> Option<Arc<Durable>> {
+        let ask = self.ask.take();
+        // `Duration::MAX` does not fit, and `None` means that runs are never parked.
+        let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
+        let durable = Durable::new(self.store.take()?, Arc::clone(definitions), ask, parks_after);
+        let durable = Arc::new(durable);
+        // `check_settings` has refused a store together with a journal, so no journal of the caller is lost here.
+        self.journal = Some(Arc::new(StoreJournal(Arc::clone(&durable))));
+        Some(durable)
+    }
+
+    /// Starts the threads, or the virtual clock.
+    fn runtime(&mut self, names: Names) -> Result<(EngineRuntime, Box<dyn Spawner>), BuildError> {
+        if let Clock::Virtual { seed, origin } = self.clock {
+            return EngineRuntime::simulated((seed, origin), names).map_err(BuildError::Threads);
+        }
+        let default = HostConfig::default();
+        let config = HostConfig {
+            arbiters: self.arbiters.unwrap_or(default.arbiters),
+            work: self.work.take(),
+            ..default
+        };
+        if self.is_local {
+            EngineRuntime::local(config, names).map_err(BuildError::Local)
+        } else {
+            EngineRuntime::arbiters(config, names).map_err(BuildError::Threads)
+        }
     }
 
     fn check_settings(&self) -> Result<(), BuildError> {
