@@ -448,6 +448,9 @@ fn an_empty_script_file_is_reported_as_empty() {
     for loaded in [script, named] {
         assert_eq!(loaded.faults.len(), 1, "{}", shown(&loaded.faults));
         let message = &loaded.faults[0].message;
-        assert!(message.contains("is empty") && !message.contains("`code` or `file`"), "{message}");
+        assert!(
+            message.contains("is empty") && !message.contains("`code` or `file`"),
+            "{message}"
+        );
     }
 }

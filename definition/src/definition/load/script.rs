@@ -20,7 +20,9 @@ pub(super) fn is_script(name: &str) -> bool {
 pub(super) fn load(loader: &mut Loader, file: &SourceFile) {
     if file.text.is_empty() {
         let span = Span { start: 0, end: 0 };
-        let fault = loader.source.fault(FaultCode::InvalidValue, span, span, EMPTY.to_owned());
+        let fault = loader
+            .source
+            .fault(FaultCode::InvalidValue, span, span, EMPTY.to_owned());
         loader.out.faults.push(fault);
         return;
     }
