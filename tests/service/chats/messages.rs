@@ -79,6 +79,19 @@ async fn a_message_to_a_run_in_progress_is_added_once_and_an_ended_run_refuses_i
             refusal(world.post(&path, &json!({"message": " "}))).await,
             (422, "INVALID_VALUE".into())
         );
+        for (said, pointer) in [
+            (json!({"message": "x", "id": "y".repeat(129)}), "/id"),
+            (json!({"message": "x", "id": ""}), "/id"),
+            (json!({"message": ""}), "/message"),
+        ] {
+            let refused = answer(world.post(&path, &said)).await;
+            assert_eq!(
+                (refused.status.as_u16(), &refused.body["pointer"]),
+                (422, &json!(pointer)),
+                "{}",
+                refused.body
+            );
+        }
         permits.add_permits(9);
         let report = world.ended(&id).await;
         assert_eq!(user_texts(&report), ["first", "second", "third"]);

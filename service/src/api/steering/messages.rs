@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pirn_core::run::MAX_MESSAGE_ID;
 use pirn_definition::event_type::EventType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,6 +65,11 @@ pub(crate) async fn say(
 ) -> Result<Json<Said>, Problem> {
     let Say { message, when, id: of } = body.value;
     let of = of.unwrap_or_else(|| new_id(&service));
+    // The run refuses it too, but the pointer of its refusal is that of the text.
+    if of.is_empty() || of.len() > MAX_MESSAGE_ID {
+        let detail = format!("`id` must have 1 to {MAX_MESSAGE_ID} bytes, and has {}", of.len());
+        return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/id"));
+    }
     let say = RunCommand::Say {
         id: Some(of.clone()),
         text: message,
