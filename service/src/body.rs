@@ -69,7 +69,7 @@ impl<T: DeserializeOwned> JsonBody<T> {
 }
 
 /// Reads a body within its time limit.
-async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, MemoryReservation), Problem> {
+pub(super) async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, MemoryReservation), Problem> {
     let limits = service.limits();
     let body = read(body, limits.body_bytes, service.inputs());
     tokio::time::timeout(limits.body_time, body).await.map_err(|_| {

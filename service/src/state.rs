@@ -56,6 +56,9 @@ pub struct Service {
     caller: Arc<Caller>,
 }
 
+/// Maximum time for a connection to another service of the store.
+const FORWARD_CONNECT_TIME: Duration = Duration::from_secs(3);
+
 /// The last result of the readiness probe, with its time.
 type Readiness = tokio::sync::Mutex<Option<(Instant, Result<(), Problem>)>>;
 
@@ -89,6 +92,7 @@ struct Shared {
     is_draining: AtomicBool,
     /// Cancelled when the engine has stopped: no log is filled any more.
     stopped: CancellationToken,
+    forwarder: OnceLock<Option<reqwest::Client>>,
     readiness: Readiness,
 }
 
@@ -129,6 +133,7 @@ impl Service {
                 early: Mutex::default(),
                 is_draining: AtomicBool::new(false),
                 stopped: CancellationToken::new(),
+                forwarder: OnceLock::new(),
                 readiness: Readiness::default(),
                 engine,
             }),
@@ -322,6 +327,22 @@ impl Service {
     /// Returns the token that is cancelled when the engine has stopped.
     pub(super) fn stopped(&self) -> &CancellationToken {
         &self.shared.stopped
+    }
+
+    /// Returns the client that forwards requests to services of the same store; `None` if TLS cannot be set up.
+    pub(super) fn forwarder(&self) -> Option<&reqwest::Client> {
+        let client = self.shared.forwarder.get_or_init(|| {
+            let client = reqwest::Client::builder()
+                .connect_timeout(FORWARD_CONNECT_TIME)
+                .redirect(reqwest::redirect::Policy::none())
+                // The services of a store reach each other directly.
+                .no_proxy()
+                .build();
+            client
+                .inspect_err(|error| tracing::warn!(%error, "requests cannot be forwarded"))
+                .ok()
+        });
+        client.as_ref()
     }
 
     pub(super) fn keys(&self) -> &IdempotencyKeys {

@@ -4,6 +4,7 @@
 mod callers;
 mod chats;
 mod command;
+mod forwarded;
 mod gated_store;
 mod interactions;
 mod mcp;

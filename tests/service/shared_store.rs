@@ -15,6 +15,8 @@ pub(crate) struct SharedStore {
     /// Processes that have claimed the runs, by run. A run is claimed until its claim is taken or released.
     owners: Arc<Mutex<BTreeMap<String, u32>>>,
     process: u32,
+    /// Base URLs of the services, by process.
+    addresses: Arc<Mutex<BTreeMap<u32, String>>>,
     /// Number of journal records that this process has read.
     pub(crate) records: Arc<AtomicU32>,
 }
@@ -25,6 +27,7 @@ impl SharedStore {
             store: MemoryStore::new(),
             owners: Arc::default(),
             process: 1,
+            addresses: Arc::default(),
             records: Arc::default(),
         }
     }
@@ -35,6 +38,7 @@ impl SharedStore {
             store: self.store.clone(),
             owners: Arc::clone(&self.owners),
             process,
+            addresses: Arc::clone(&self.addresses),
             records: Arc::default(),
         }
     }
@@ -44,6 +48,12 @@ impl SharedStore {
         for owner in self.owners().values_mut() {
             *owner = self.process;
         }
+    }
+
+    /// Sets the base URL of the service of this process.
+    pub(crate) fn advertise(&self, url: &str) {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.insert(self.process, url.to_owned());
     }
 
     fn owners(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
@@ -113,6 +123,12 @@ impl Claims for SharedStore {
 
     fn tell(&self, _run: &str, _request: String) -> Pending<Option<String>> {
         ready(Ok(None)).boxed()
+    }
+
+    fn owner_address(&self, run: &str) -> Pending<Option<String>> {
+        let owner = self.owners().get(run).copied().filter(|owner| *owner != self.process);
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        ready(Ok(owner.and_then(|owner| addresses.get(&owner).cloned()))).boxed()
     }
 
     fn answer(&self, _request: u64, _answer: String) {}

@@ -2,6 +2,7 @@
 #![allow(clippy::unused_async, reason = "axum's handlers are async functions")]
 
 mod document;
+mod forward;
 mod front_ends;
 mod guard;
 mod health;

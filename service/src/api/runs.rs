@@ -13,6 +13,7 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use super::forward::Forwardable;
 use super::query::{Parameters, Path, Scoped, event_types, last_event_id, position};
 use crate::body::JsonBody;
 use crate::events::feed::{Feed, FeedItem, PAGE as PAGE_EVENTS, PAGE_BYTES};
@@ -383,15 +384,18 @@ pub(crate) async fn events(
     Scoped(service): Scoped,
     Path(id): Path<String>,
     Parameters(parameters): Parameters<EventParameters>,
-    headers: HeaderMap,
+    request: Forwardable,
 ) -> Result<Response, Problem> {
     let types = event_types(parameters.types.as_deref())?;
-    let resumed = last_event_id(&headers)?;
+    let resumed = last_event_id(&request.headers)?;
     let after = parameters.after.map(|after| position(&after, "after")).transpose()?;
     let after = resumed.or(after).unwrap_or_default();
     let run = match service.runs().find(&id) {
         Some(run) => Some(run),
-        None => service.follow(&id).await?,
+        None => match request.to_owner(&service, &id).await? {
+            Some(answer) => return Ok(answer),
+            None => service.follow(&id).await?,
+        },
     };
     let Some(run) = run else {
         return archived(&service, &id, (after, resumed.is_some()), &types).await;
@@ -401,7 +405,12 @@ pub(crate) async fn events(
     if resumed.is_some() && feed.is_over() && !run.has_left() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(sse::response(feed, EventWire { types }, ()))
+    let wire = EventWire { types };
+    if request.was_forwarded() {
+        // The forwarding service reads the rest from the store, or at the next owner: an `end` would stop the client.
+        return Ok(sse::until_left(feed, wire));
+    }
+    Ok(sse::response(feed, wire, ()))
 }
 
 /// Streams the events of a run that no process executes, page by page.

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures::future::{BoxFuture, ready};
-use futures::{FutureExt, StreamExt, stream};
+use futures::stream::once;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use crate::events::feed::{Feed, FeedItem};
@@ -156,6 +159,47 @@ pub(crate) fn response(feed: Feed, wire: impl EventEncoder, guard: impl OnStream
     sse_response(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
 }
 
+/// Streams a feed to its end. If the run leaves this process, the response breaks off: the run has not ended, and the client can resume
+/// the stream.
+pub(crate) fn until_left(feed: Feed, wire: impl EventEncoder) -> Response {
+    let has_left = Arc::new(AtomicBool::new(false));
+    let wire = UntilLeft {
+        wire,
+        has_left: Arc::clone(&has_left),
+    };
+    let left = async move {
+        if !has_left.load(Ordering::Relaxed) {
+            return None;
+        }
+        // The error discards unsent bytes, even the headers: let the connection send them first.
+        tokio::task::yield_now().await;
+        Some(Err(io::Error::other("the run continues later, or in another process")))
+    };
+    response(feed, wire, ()).map(|body| {
+        let sent = body.into_data_stream().map_err(io::Error::other);
+        Body::from_stream(sent.chain(once(left).filter_map(ready)))
+    })
+}
+
+/// A wire that writes no end for a run that has left this process.
+struct UntilLeft<W> {
+    wire: W,
+    has_left: Arc<AtomicBool>,
+}
+
+impl<W: EventEncoder> EventEncoder for UntilLeft<W> {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
+        if matches!(item, FeedItem::End) && feed.run().has_left() {
+            return self.has_left.store(true, Ordering::Relaxed);
+        }
+        self.wire.write(feed, item, out);
+    }
+
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
+        self.wire.pauses(feed, out)
+    }
+}
+
 /// A source of frames, page by page.
 pub(crate) trait Pages: Send + 'static {
     /// Returns the next frames; `None` after the last.
@@ -250,8 +294,7 @@ pub(crate) fn data(out: &mut Frames, json: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

@@ -87,6 +87,26 @@ impl Access {
         Ok(())
     }
 
+    /// Returns the host of the base URL at which other services reach this one. Their requests name it, so it must be a
+    /// [`host`](Self::host) of this service.
+    ///
+    /// # Errors
+    /// Returns a message if the URL is not that of an HTTP server.
+    pub fn advertised_host(url: &str) -> Result<String, InvalidOption> {
+        let example = "write the URL at which other services reach this one, such as `http://svc-a:7474`";
+        let invalid = |why: &str| InvalidOption::from(format!("{why}: {example}"));
+        let parsed: Uri = url.parse().map_err(|_| invalid("not a URL"))?;
+        if !matches!(parsed.scheme_str(), Some("http" | "https")) {
+            return Err(invalid("a URL with http:// or https:// is needed"));
+        }
+        if url.contains(['?', '#', '@']) {
+            return Err(invalid("the URL must not have a user, a query or a fragment"));
+        }
+        let host = parsed.host().unwrap_or_default();
+        Self::check_host(host).map_err(|_| invalid("the host is not valid"))?;
+        Ok(host.to_owned())
+    }
+
     /// Checks one of the [`origins`](Self::origins).
     ///
     /// # Errors
@@ -311,6 +331,33 @@ mod tests {
             "",
         ] {
             assert_eq!(from(other), Err("WRONG_ORIGIN"), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_advertised_url_is_that_of_an_http_server() {
+        for (url, host) in [
+            ("http://svc-a:7474", "svc-a"),
+            ("https://pirn.example.com/workflows/", "pirn.example.com"),
+            ("http://[::1]:7474", "[::1]"),
+        ] {
+            assert_eq!(Access::advertised_host(url).as_deref(), Ok(host), "{url}");
+        }
+        for url in [
+            "",
+            "svc-a:7474",
+            "svc-a",
+            "/v1",
+            "ftp://svc-a",
+            "http://",
+            "http://svc a:7474",
+            "http://user@svc-a",
+            "http://svc-a/?x=1",
+            "http://svc-a/#x",
+            "http://*:7474",
+        ] {
+            let refused = Access::advertised_host(url).expect_err(url).to_string();
+            assert!(refused.contains("http://svc-a:7474"), "{refused}");
         }
     }
 

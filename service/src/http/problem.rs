@@ -136,6 +136,8 @@ problem_codes! {
     TooManySessions = "TOO_MANY_SESSIONS", SERVICE_UNAVAILABLE, "Too many MCP sessions are open";
     /// The keys of the identity provider cannot be read.
     KeysUnavailable = "KEYS_UNAVAILABLE", SERVICE_UNAVAILABLE, "The token cannot be checked";
+    /// The service that owns the run did not answer a request that may have had its effect.
+    OwnerUnreachable = "OWNER_UNREACHABLE", BAD_GATEWAY, "The owner of the run does not answer";
     /// The store or the engine does not answer.
     NotReady = "NOT_READY", SERVICE_UNAVAILABLE, "The service is not ready";
     /// The service is being shut down.

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::chat::{Turn, again, front_end_stream, last_run, message_ids, stored, turn, unread};
+use super::chat::{Turn, again, last_run, message_ids, stored, turn, unread};
 use super::client_tools::{AnsweredCalls, answer_calls, not_open, open_calls, received, received_with, tools_of};
+use crate::api::forward::{Forwardable, ForwardableJson};
 use crate::api::front_ends::agui_thread::{AgUiThread, check_all_answered};
 use crate::api::query::{Parameters, Path, Scoped, last_event_id};
-use crate::api::steering::interactions::run_of;
+use crate::api::steering::interactions::{run_id_of, run_of};
 use crate::api::steering::messages::{steer, steering};
-use crate::body::JsonBody;
 use crate::events::feed::Feed;
 use crate::events::sse;
 use crate::http::caller::Role;
@@ -80,10 +80,13 @@ pub(crate) struct RunAgentInput {
 pub(crate) async fn run(
     Scoped(service): Scoped,
     Path(workflow): Path<String>,
-    body: JsonBody<RunAgentInput>,
+    ForwardableJson(request, body): ForwardableJson<RunAgentInput>,
 ) -> Result<Response, Problem> {
     let asked = body.value;
     let thread = AgUiThread::new(&service, &workflow, &asked.thread_id);
+    if let Some(answer) = forwarded(&service, &request, (&workflow, &thread), &asked).await? {
+        return Ok(answer);
+    }
     if !asked.resume.is_empty() {
         return Ok(resume(&service, &thread, asked).await);
     }
@@ -128,7 +131,32 @@ pub(crate) async fn run(
     run.started_with(message_ids(&asked.messages));
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
-    Ok(front_end_stream(feed, wire))
+    Ok(sse::until_left(feed, wire))
+}
+
+/// Forwards an input to the owner of the run that it answers, continues or steers. Returns `None` if this service must answer it.
+async fn forwarded(
+    service: &Service,
+    request: &Forwardable,
+    (workflow, thread): (&str, &AgUiThread),
+    asked: &RunAgentInput,
+) -> Result<Option<Response>, Problem> {
+    if let Some(entry) = asked.resume.first() {
+        return match InterruptId::read(&entry.interrupt_id) {
+            Some(id) => request.to_owner(service, run_id_of(id.interaction)).await,
+            None => Ok(None),
+        };
+    }
+    let continues = !agui_results(&asked.messages).is_empty() || !asked.forwarded_props["steering"].is_null();
+    if !continues || !service.runs().with_prefix(thread.prefix()).is_empty() {
+        return Ok(None);
+    }
+    let filter = RunFilter {
+        workflow: Some(workflow.to_owned()),
+        ..RunFilter::default()
+    };
+    let is_of_thread = |id: &str| id.starts_with(thread.prefix());
+    request.to_owner_of_youngest(service, filter, is_of_thread).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -159,21 +187,25 @@ pub(crate) async fn again_for(
     Scoped(service): Scoped,
     Path(workflow): Path<String>,
     Parameters(asked): Parameters<AgUiParameters>,
-    headers: HeaderMap,
+    request: Forwardable,
 ) -> Result<Response, Problem> {
-    let read_to = last_event_id(&headers)?;
+    let read_to = last_event_id(&request.headers)?;
     let thread = AgUiThread::new(&service, &workflow, &asked.thread_id);
     let filter = RunFilter {
         workflow: Some(workflow),
         ..RunFilter::default()
     };
     let is_of_thread = |id: &str| id.starts_with(thread.prefix());
+    let answer = request.to_owner_of_youngest(&service, filter.clone(), is_of_thread);
+    if let Some(answer) = answer.await? {
+        return Ok(answer);
+    }
     let run = last_run(&service, filter, is_of_thread, read_to.is_some()).await?;
     let Some(run) = run else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let wire = |run: &Run| AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
-    again(&service, &run, read_to, wire, front_end_stream)
+    again(&service, &run, read_to, wire, sse::until_left)
 }
 
 /// Streams a run after the client's answers to its questions. AG-UI requires that refused answers are reported in the stream.
@@ -194,7 +226,7 @@ fn continued_stream(asked: RunAgentInput, (feed, sent, run): Continued) -> Respo
     for read in sent.filter_map(RecordedEvent::read) {
         wire.was_sent(&read.event);
     }
-    front_end_stream(feed, wire)
+    sse::until_left(feed, wire)
 }
 
 /// Sends the results of the client's tools to the run that waits for them. Returns `None` if they belong to no call of the client: the

@@ -1,15 +1,9 @@
 //! Chats: workflows for pages that use the AI SDK's `useChat`.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures::future::{BoxFuture, ready};
-use futures::stream::once;
-use futures::{StreamExt, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -17,10 +11,10 @@ use utoipa::ToSchema;
 use super::client_tools::{
     AnsweredCalls, answer_calls, check_none_open, not_open, open_calls, received, received_with, tools_of,
 };
+use crate::api::forward::{Forwardable, ForwardableJson};
 use crate::api::query::{Path, Scoped, last_event_id};
 use crate::api::steering::messages::{FrontEndMessage, steer, steering};
-use crate::body::JsonBody;
-use crate::events::feed::{Feed, FeedItem};
+use crate::events::feed::Feed;
 use crate::events::sse::{self, After, EventEncoder, Frames};
 use crate::http::problem::{Problem, ProblemCode, resume_problem};
 use crate::lifecycle::start::Start;
@@ -75,13 +69,16 @@ pub(crate) struct Chat {
 pub(crate) async fn run(
     Scoped(service): Scoped,
     Path(workflow): Path<String>,
-    body: JsonBody<Chat>,
+    ForwardableJson(request, body): ForwardableJson<Chat>,
 ) -> Result<Response, Problem> {
     let chat = body.value.id.as_deref().filter(|id| !id.is_empty());
     let session = chat.map(|id| service.scope().session(id).into_owned());
+    let of_chat = (workflow.as_str(), session.as_deref());
+    if let Some(answer) = forwarded(&service, &request, of_chat, &body.value).await? {
+        return Ok(answer);
+    }
     let steering = steering(&body.value.steering, "/steering")?.zip(session.as_deref());
     // Before the steering: the request may contain results for the run in progress.
-    let of_chat = (workflow.as_str(), session.as_deref());
     if let Some(stream) = with_results(&service, of_chat, &body.value, steering.is_some()).await? {
         return Ok(stream);
     }
@@ -117,6 +114,42 @@ pub(crate) async fn run(
     Ok(stream(feed, UiMessages::default()))
 }
 
+/// Forwards a request to the owner of the run that it continues or steers. Returns `None` if this service must answer it.
+async fn forwarded(
+    service: &Service,
+    request: &Forwardable,
+    (workflow, session): (&str, Option<&str>),
+    chat: &Chat,
+) -> Result<Option<Response>, Problem> {
+    let reply = run_of_reply(chat);
+    if !reply.is_empty()
+        && !chat_results(&chat.messages).is_empty()
+        && let Some(answer) = request.to_owner(service, reply).await?
+    {
+        return Ok(Some(answer));
+    }
+    let Some(session) = session.filter(|_| !chat.steering.is_null()) else {
+        return Ok(None);
+    };
+    let is_turn_here = |run: &Run| is_turn_of(run, workflow, session) && !run.has_ended();
+    if service.runs().oldest(is_turn_here).is_some() {
+        return Ok(None);
+    }
+    let filter = RunFilter {
+        workflow: Some(workflow.to_owned()),
+        session: Some(session.to_owned()),
+        ..RunFilter::default()
+    };
+    request.to_owner_of_youngest(service, filter, |_| true).await
+}
+
+/// Returns the run of the last reply: the id of a reply is that of its run.
+fn run_of_reply(chat: &Chat) -> &str {
+    let mut replies = chat.messages.iter().rev();
+    let reply = replies.find(|message| message["role"] == "assistant");
+    reply.and_then(|reply| reply["id"].as_str()).unwrap_or_default()
+}
+
 /// Continues the run that waits for the results of the page's tools in the last reply. Returns `None` if the request starts a run.
 async fn with_results(
     service: &Service,
@@ -127,10 +160,7 @@ async fn with_results(
     let messages = unread(&chat.messages);
     let results = chat_results(&chat.messages);
     let is_of_chat = |of: &str, in_session: Option<&str>| of == workflow && in_session == session;
-    // The id of a reply is that of its run.
-    let mut replies = chat.messages.iter().rev();
-    let reply = replies.find(|message| message["role"] == "assistant");
-    let reply = reply.and_then(|reply| reply["id"].as_str()).unwrap_or_default();
+    let reply = run_of_reply(chat);
     let run = service.runs().find(reply);
     let run = match run.filter(|run| is_of_chat(&run.info.workflow_id, run.info.session.as_deref())) {
         Some(run) => run,
@@ -178,48 +208,7 @@ async fn with_results(
 }
 
 fn stream(feed: Feed, wire: impl EventEncoder) -> Response {
-    versioned(front_end_stream(feed, wire))
-}
-
-/// Streams a run to a front end. If the run leaves this process, the response breaks off: the run has not ended, and the front end
-/// can resume the stream.
-pub(super) fn front_end_stream(feed: Feed, wire: impl EventEncoder) -> Response {
-    let has_left = Arc::new(AtomicBool::new(false));
-    let wire = UntilLeft {
-        wire,
-        has_left: Arc::clone(&has_left),
-    };
-    let left = async move {
-        if !has_left.load(Ordering::Relaxed) {
-            return None;
-        }
-        // The error discards unsent bytes, even the headers: let the connection send them first.
-        tokio::task::yield_now().await;
-        Some(Err(io::Error::other("the run continues later, or in another process")))
-    };
-    sse::response(feed, wire, ()).map(|body| {
-        let sent = body.into_data_stream().map_err(io::Error::other);
-        Body::from_stream(sent.chain(once(left).filter_map(ready)))
-    })
-}
-
-/// A wire that writes no end for a run that has left this process.
-struct UntilLeft<W> {
-    wire: W,
-    has_left: Arc<AtomicBool>,
-}
-
-impl<W: EventEncoder> EventEncoder for UntilLeft<W> {
-    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
-        if matches!(item, FeedItem::End) && feed.run().has_left() {
-            return self.has_left.store(true, Ordering::Relaxed);
-        }
-        self.wire.write(feed, item, out);
-    }
-
-    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
-        self.wire.pauses(feed, out)
-    }
+    versioned(sse::until_left(feed, wire))
 }
 
 /// True if a run is a turn of the chat with this session of the engine.
@@ -250,15 +239,19 @@ fn versioned(mut response: Response) -> Response {
 pub(crate) async fn resume(
     Scoped(service): Scoped,
     Path((workflow, chat)): Path<(String, String)>,
-    headers: HeaderMap,
+    request: Forwardable,
 ) -> Result<Response, Problem> {
-    let read_to = last_event_id(&headers)?;
+    let read_to = last_event_id(&request.headers)?;
     let session = service.scope().session(&chat);
     let filter = RunFilter {
         workflow: Some(workflow.clone()),
         session: Some(session.to_string()),
         ..RunFilter::default()
     };
+    let answer = request.to_owner_of_youngest(&service, filter.clone(), |_| true);
+    if let Some(answer) = answer.await? {
+        return Ok(answer);
+    }
     let run = last_run(&service, filter, |_| true, read_to.is_some()).await?;
     match run {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
