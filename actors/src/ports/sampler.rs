@@ -98,13 +98,16 @@ impl Sampler {
             chance: named_seed(0, &format!("{run_id} {thread_id} {asked}")),
             tokens: TokenSink::closed(),
         };
+        let mut charge = Charge {
+            sampler: self,
+            spent: TokenUsage::new(call.request.tokens, 0, call.request.tokens),
+        };
         let answered = model.call(call).await;
         // A failed request may have used tokens too.
-        let spent = match &answered {
+        charge.spent = match &answered {
             Ok(reply) => reply.usage,
             Err(error) => ModelFailure::of(error).spent,
         };
-        self.state().spent.add(spent);
         answered
     }
 
@@ -116,6 +119,19 @@ impl Sampler {
     fn state(&self) -> MutexGuard<'_, State> {
         // Poisoning is ignored: the counters are valid after a panic too.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The usage of one request, counted when it ends. A request that is dropped before its reply counts its estimated input: the
+/// provider reports no usage, but has read the messages.
+struct Charge<'s> {
+    sampler: &'s Sampler,
+    spent: TokenUsage,
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.sampler.state().spent.add(self.spent);
     }
 }
 
@@ -174,5 +190,29 @@ mod tests {
         let reply = host.block_on(sampler.ask("any", asked, Map::new()));
         let expected = format!("System help\nUser {USER_FIRST}\nAssistant begun\nAssistant so far\nUser {USER_LAST}");
         assert_eq!(reply.expect("it ends").expect("a reply").content, expected);
+    }
+
+    /// A model that never replies.
+    struct Silent;
+
+    impl Model for Silent {
+        fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    impl Models for Silent {
+        fn choose(&self, _: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+            (Arc::default(), Arc::new(Self))
+        }
+    }
+
+    #[test]
+    fn a_cancelled_request_of_a_tool_counts_its_estimated_input() {
+        let host = SimulatedHost::new(None);
+        let sampler = Sampler::new(Arc::new(Silent), CallContext::default(), host.host().work_clock());
+        let asked = vec![Message::new(Role::User, "twelve chars")];
+        assert!(sampler.ask("any", asked, Map::new()).now_or_never().is_none());
+        assert_eq!(sampler.spent(), TokenUsage::new(3, 0, 3));
     }
 }
