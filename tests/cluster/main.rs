@@ -26,6 +26,7 @@ macro_rules! with_each_engine {
             services::a_service_that_owns_no_run_starts_shows_and_controls_runs_of_workers,
             services::an_idempotency_key_starts_one_run_across_all_services,
             services::services_stream_a_run_of_a_worker_live_also_when_the_worker_is_killed,
+            services::a_run_is_read_and_answered_at_another_service_until_and_after_its_owner_is_killed,
             faults::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
         );
         crate::with_each_engine!($alone => faults::every_run_ends_once_under_faults_of_workers_and_the_server);

@@ -10,7 +10,7 @@ use crate::commands::{append, asks, chain};
 
 /// A service process and a client of it.
 struct Service {
-    _process: Worker,
+    process: Worker,
     address: String,
     client: Client,
 }
@@ -18,14 +18,19 @@ struct Service {
 impl Service {
     /// Serves main.json in a process with this log name.
     fn start(cluster: &Cluster, name: &str, more: &[&str]) -> Self {
-        let arguments = [
-            "serve",
-            "main.json",
-            "--listen",
-            "127.0.0.1:0",
-            "--profiles",
-            "pirn.toml",
-        ];
+        Self::start_at(cluster, "127.0.0.1:0", name, more)
+    }
+
+    /// Serves main.json at an address that other services of the cluster know.
+    fn start_advertised(cluster: &Cluster, name: &str) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = free.local_addr().expect("an address").to_string();
+        drop(free);
+        Self::start_at(cluster, &address, name, &["--advertise", &format!("http://{address}")])
+    }
+
+    fn start_at(cluster: &Cluster, listen: &str, name: &str, more: &[&str]) -> Self {
+        let arguments = ["serve", "main.json", "--listen", listen, "--profiles", "pirn.toml"];
         let process = Worker(cluster.spawn(&[&arguments, more].concat(), &format!("{name}.log")));
         let address = || {
             let log = cluster.log(name);
@@ -34,7 +39,7 @@ impl Service {
         };
         cluster.wait("the service listens", || address().is_some());
         Self {
-            _process: process,
+            process,
             address: address().expect("it listens"),
             client: Client::new(),
         }
@@ -202,18 +207,24 @@ impl EventStream {
 
     /// Returns the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Value> {
+        self.try_next().await.expect("the stream does not break")
+    }
+
+    async fn try_next(&mut self) -> reqwest::Result<Option<Value>> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let data = block.lines().find_map(|line| line.strip_prefix("data: "));
                 let event = data.map(|data| serde_json::from_str(data).expect("is JSON"));
                 self.text = rest.to_string();
                 match event {
-                    Some(event) => return Some(event),
+                    Some(event) => return Ok(Some(event)),
                     // A comment.
                     None => continue,
                 }
             }
-            let chunk = self.response.chunk().await.expect("the stream does not break")?;
+            let Some(chunk) = self.response.chunk().await? else {
+                return Ok(None);
+            };
             self.text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
         }
     }
@@ -276,4 +287,86 @@ pub(crate) fn services_stream_a_run_of_a_worker_live_also_when_the_worker_is_kil
     assert_eq!(end["status"], "COMPLETED", "{end}");
     let stored = cluster.json(&["runs", "events", "run-1"]);
     assert_eq!(stored["events"], json!(whole));
+}
+
+pub(crate) fn a_run_is_read_and_answered_at_another_service_until_and_after_its_owner_is_killed(cluster: &Cluster) {
+    let say = |id: &str| json!({"id": id, "type": "LLM", "config": {"prompt": "count", "profileId": "short"}});
+    let ask = |id: &str| json!({"id": id, "type": "USER_INTERACTION", "config": {"question": "Go on?"}});
+    let main: Value =
+        serde_json::from_str(&chain(&[say("one"), ask("first"), say("two"), ask("second")])).expect("JSON");
+    let profile = json!({"id": "short", "provider": "scripted", "responses": [
+        {"content": "one two three"}, {"content": "four five six"}]});
+    cluster.write(
+        "main.json",
+        &json!({"workflows": [main], "profiles": [profile]}).to_string(),
+    );
+    let owner = Service::start_advertised(cluster, "owner");
+    let other = Service::start_advertised(cluster, "other");
+    let runtime = runtime();
+    let input = json!({"threadId": "t1", "runId": "r1", "messages": [{"id": "m", "role": "user", "content": "go"}]});
+    let (id, interrupt) = runtime.block_on(async {
+        let (stream, interrupt) = agui(&owner, &input).await;
+        let said = stream
+            .iter()
+            .filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT")
+            .count();
+        assert_eq!(said, 3, "{stream:?}");
+        let runs = owner.get("/v1/runs").await;
+        (runs["runs"][0]["runId"].as_str().expect("an id").to_owned(), interrupt)
+    });
+    let until_asked = async |stream: &mut EventStream, read: &mut Vec<Value>| {
+        loop {
+            let event = stream.next().await.expect("the run goes on");
+            let is_asked = event["type"] == "INTERACTION_REQUESTED";
+            read.push(event);
+            if is_asked {
+                return;
+            }
+        }
+    };
+    let tokens = |read: &[Value]| read.iter().filter(|event| event["type"] == "LLM_TOKEN").count();
+    runtime.block_on(async {
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        let mut at_owner = EventStream::open(&owner, &id, None).await;
+        let mut at_other = EventStream::open(&other, &id, None).await;
+        until_asked(&mut at_owner, &mut here).await;
+        until_asked(&mut at_other, &mut there).await;
+        assert_eq!((&there, tokens(&there)), (&here, 3));
+        // Answered at the other service: the stream of the answer continues the run at its owner.
+        let answer = json!([{"interruptId": interrupt, "status": "resolved", "payload": "yes"}]);
+        let input = json!({"threadId": "t1", "runId": "r2", "messages": [], "resume": answer});
+        let (stream, interrupt) = agui(&other, &input).await;
+        let said = stream
+            .iter()
+            .filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT")
+            .count();
+        assert_eq!((said, interrupt.is_null()), (3, false), "{stream:?}");
+        until_asked(&mut at_owner, &mut here).await;
+        until_asked(&mut at_other, &mut there).await;
+        assert_eq!((&there, tokens(&there)), (&here, 6));
+        owner.process.kill();
+        at_other.try_next().await.expect_err("the stream breaks off");
+        // At first from the journal, then at the service itself, which takes the run over.
+        let mut back = EventStream::open(&other, &id, there.last()).await;
+        let question = there.last().expect("an event")["interactionId"].clone();
+        let path = format!("/v1/interactions/{}", question.as_str().expect("an id"));
+        assert_eq!(answered(other.post(&path, &json!({"answer": "yes"}))).await.0, 200);
+        let mut rest = Vec::new();
+        back.rest(&mut rest).await;
+        assert_eq!(rest.last().expect("an end")["status"], "COMPLETED", "{rest:?}");
+    });
+    assert_eq!(cluster.status(&id), "COMPLETED");
+}
+
+/// Sends an AG-UI input. Returns the events of its stream, and the id of the interrupt at its end.
+async fn agui(service: &Service, input: &Value) -> (Vec<Value>, Value) {
+    let response = service.post("/v1/agui/main", input).send().await.expect("answers");
+    let mut stream = EventStream {
+        response,
+        text: String::new(),
+    };
+    let mut read = Vec::new();
+    stream.rest(&mut read).await;
+    let interrupt = read.last().map(|end| end["outcome"]["interrupts"][0]["id"].clone());
+    (read, interrupt.unwrap_or_default())
 }

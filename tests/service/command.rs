@@ -263,6 +263,42 @@ fn a_non_loopback_address_needs_a_token() {
 }
 
 #[test]
+fn an_advertised_url_is_checked_and_needs_a_server_that_services_share() {
+    let folder = folder("advertised");
+    std::fs::write(folder.join("one.json"), ONE).expect("a file");
+    let serve = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        let command = command
+            .args(["serve", "one.json", "--store", "runs.db"])
+            .args(arguments);
+        let output = command.current_dir(&folder).output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        said
+    };
+    let said = serve(&["--advertise", "svc-a:7474"]);
+    assert!(said.contains("such as `http://svc-a:7474`"), "{said}");
+    let said = serve(&["--advertise", "http://svc-a:7474"]);
+    assert!(
+        said.contains("--advertise needs") && said.contains("--engine"),
+        "{said}"
+    );
+    std::fs::write(
+        folder.join("pirn.toml"),
+        "[service]\nadvertise = \"http://svc-a:7474\"\n",
+    )
+    .expect("a file");
+    let said = serve(&[]);
+    assert!(said.contains("--advertise needs"), "{said}");
+    std::fs::write(folder.join("pirn.toml"), "[service]\nadvertise = \"ftp://svc-a\"\n").expect("a file");
+    let said = serve(&[]);
+    assert!(
+        said.contains("[service]") && said.contains("http://svc-a:7474"),
+        "{said}"
+    );
+}
+
+#[test]
 fn messages_of_mcp_clients_are_logged_at_trace_level_only() {
     let folder = folder("quiet");
     std::fs::write(folder.join("echo.json"), ECHO).expect("a file");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn_service::TenantLimits;
+use pirn_service::{Access, InvalidOption, TenantLimits};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -17,6 +17,18 @@ pub(crate) struct ServiceSettings {
     pub(crate) keep_ended: Option<Duration>,
     #[serde(default, deserialize_with = "written_age")]
     pub(crate) keep_events: Option<Duration>,
+    #[serde(default, deserialize_with = "written_url")]
+    pub(crate) advertise: Option<String>,
+}
+
+/// Checks the URL at which other services reach a service.
+pub(crate) fn advertised_url(text: &str) -> Result<String, InvalidOption> {
+    Access::advertised_host(text).map(|_| text.to_owned())
+}
+
+fn written_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(from)?;
+    advertised_url(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn written_age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -84,5 +96,7 @@ mod tests {
         assert!(read(serde_json::json!({"jwt": {"audience": ["a", "b"]}})).is_ok());
         assert!(read(serde_json::json!({"jwt": {"issuers": "https://a.example"}})).is_err());
         assert!(read(serde_json::json!({"jwts": {}})).is_err());
+        assert!(read(serde_json::json!({"advertise": "http://svc-a:7474"})).is_ok());
+        assert!(read(serde_json::json!({"advertise": "svc-a:7474"})).is_err());
     }
 }

@@ -13,6 +13,8 @@ use tokio::sync::oneshot;
 use super::listen::ListenAddress;
 use super::served::{Offer, ServedFiles};
 use super::service_args::{AccessArgs, Retention, RetentionArgs};
+#[cfg(feature = "cluster")]
+use crate::config::service_settings::advertised_url;
 use crate::output::failure::Failure;
 use crate::output::terminal::FAILED;
 use crate::process::interrupt::{self, Interrupt};
@@ -59,6 +61,11 @@ pub(crate) struct Args {
     /// Execute no runs: runs that clients start are queued in the server of --engine for its workers
     #[arg(long)]
     detach: bool,
+    /// The URL at which other services of the server of --engine reach this one, such as http://svc-a:7474: they forward requests about
+    /// runs that this service executes
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "URL", value_parser = advertised_url)]
+    advertise: Option<String>,
     #[command(flatten)]
     access: AccessArgs,
     /// Access of the page at /studio/ (default: full on a loopback address, read on any other)
@@ -106,12 +113,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let settings = args.served.settings()?;
-    let access = args.access.access(&settings)?;
+    let mut access = args.access.access(&settings)?;
     if access.grants.is_empty() && access.jwt.is_none() && !args.listen.is_local() {
         let message = format!("every client that reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file, or a --jwt-issuer"));
     }
-    let place = args.shared.or(args.store.as_deref())?;
+    let mut place = args.shared.or(args.store.as_deref())?;
+    if let Some(url) = args.advertised().or(settings.advertise.as_ref()) {
+        if !place.as_mut().is_some_and(|place| place.advertise(url)) {
+            let message = "--advertise needs a server that services share: --engine and its --url";
+            return Err(Failure::usage("USAGE", message));
+        }
+        // Forwarded requests name this host.
+        let host = Access::advertised_host(url).map_err(|why| Failure::usage("USAGE", why.to_string()))?;
+        access = access.host(&host);
+    }
     if args.detach && place.as_ref().is_none_or(|place| place.file().is_some()) {
         return Err(Failure::usage(
             "USAGE",
@@ -150,6 +166,15 @@ pub(crate) fn serve_files(args: &Args, on_listening: &dyn Fn(&str, SocketAddr)) 
 }
 
 impl Args {
+    /// Returns the URL for other services; see the argument.
+    #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_self))] // as with an engine
+    fn advertised(&self) -> Option<&String> {
+        #[cfg(feature = "cluster")]
+        return self.advertise.as_ref();
+        #[cfg(not(feature = "cluster"))]
+        None
+    }
+
     #[cfg(feature = "otel")]
     fn telemetry(&self, engine: &Engine) -> Result<Option<pirn_otel::Telemetry>, Failure> {
         let Some(endpoint) = &self.otlp else { return Ok(None) };
@@ -260,7 +285,7 @@ async fn listen(
     if interrupt.stand_down() {
         tokio::task::block_in_place(|| args.reload(&service, engine, tls.as_ref()));
     }
-    let (listener, place, address) = args.listen.open(tls.as_ref()).await?;
+    let (listener, place, address) = args.listen.open(tls.as_ref())?;
     tracing::info!("listening on {place}");
     if let Some(address) = address {
         on_listening(if tls.is_some() { "https" } else { "http" }, address);

@@ -166,7 +166,11 @@ impl SharedArgs {
             #[cfg(feature = "postgres")]
             (Some(EngineName::Postgres), Some(url)) => {
                 self.key.refuse()?;
-                Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim })))
+                Ok(Some(Place::Postgres(shared::Postgres {
+                    url,
+                    claim: self.claim,
+                    advertise: None,
+                })))
             }
             #[cfg(feature = "restate")]
             (Some(EngineName::Restate), Some(url)) => {
@@ -175,6 +179,7 @@ impl SharedArgs {
                     url,
                     admin: self.admin.clone(),
                     claim: self.claim,
+                    advertise: None,
                     endpoint: None,
                 })))
             }
@@ -187,7 +192,11 @@ impl SharedArgs {
             {
                 self.key.refuse()?;
                 let url = "postgres://".to_owned();
-                Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim })))
+                Ok(Some(Place::Postgres(shared::Postgres {
+                    url,
+                    claim: self.claim,
+                    advertise: None,
+                })))
             }
             (Some(_), None) => Err(Failure::usage("USAGE", "--engine needs the --url of its server")
                 .with_help("such as --url postgres:///pirn, or http://localhost:8080 of Restate")),
@@ -302,6 +311,26 @@ impl Place {
         }
     }
 
+    /// Sets the base URL of the service in this process. Returns false if no other process can read it: the store is a file.
+    #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_self))] // as with an engine
+    pub(crate) fn advertise(&mut self, url: &str) -> bool {
+        #[cfg(not(feature = "cluster"))]
+        let _ = url;
+        match self {
+            Self::File(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(server) => {
+                server.advertise = Some(url.to_owned());
+                true
+            }
+            #[cfg(feature = "restate")]
+            Self::Restate(server) => {
+                server.advertise = Some(url.to_owned());
+                true
+            }
+        }
+    }
+
     /// Formats the command line arguments that name this location.
     pub(crate) fn arguments(&self) -> String {
         match self {
@@ -330,11 +359,14 @@ pub(crate) mod shared {
         pub(super) url: String,
         /// Duration of a claim, in seconds.
         pub(super) claim: u32,
+        /// Base URL of the service in this process.
+        pub(super) advertise: Option<String>,
     }
 
     impl Postgres {
         pub(super) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-            let options = PostgresOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
+            let mut options = PostgresOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
+            options.advertise.clone_from(&self.advertise);
             let store = PostgresStore::connect(&self.url, options).map_err(|error| self.refused(&error))?;
             Ok(Arc::new(store))
         }

@@ -31,6 +31,8 @@ pub(crate) struct Restate {
     pub(super) admin: Option<String>,
     /// Duration of a claim, in seconds.
     pub(super) claim: u32,
+    /// Base URL of the service in this process.
+    pub(super) advertise: Option<String>,
     /// The endpoint of a worker; `None` for other commands.
     pub(super) endpoint: Option<Endpoint>,
 }
@@ -48,6 +50,7 @@ impl Restate {
         let mut options = RestateOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
         options.admin.clone_from(&self.admin);
         options.endpoint.clone_from(&self.endpoint);
+        options.advertise.clone_from(&self.advertise);
         options.token = token()?;
         let store = RestateStore::connect(&self.url, options).map_err(|error| self.refused(&error))?;
         Ok(Arc::new(store))
