@@ -320,20 +320,22 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
         node: "",
         awaits: AwaitKind::Start,
     };
-    // A first step that only waits is not labelled, which saves the explorer a choice.
-    let label = starts_inline(thread, turn.machine).then_some(label);
+    // A first step whose moment makes no difference is not labelled, which saves the explorer a choice.
+    let label = starts_at_a_choice(thread, turn.machine).then_some(label);
     let supervisor = Arc::clone(&run.supervisor);
     let start = Message::Thread(thread, ToThread::Input(Input::Start));
     let begin = async move { supervisor.do_send(SupervisorMsg::Tell(start)) };
     run.host.spawn(label, Box::pin(begin));
 }
 
-/// True if the first step of a called thread or branch executes inline.
-fn starts_inline(thread: ThreadNo, machine: &RunMachine) -> bool {
+/// Returns true if the moment of a thread's first step can make a difference.
+fn starts_at_a_choice(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
         Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,
-        Some((Origin::Branch { ix, path, .. }, graph)) => {
-            graph.node(graph.fork(ix).paths[path as usize].child).kind.is_inline()
+        // A first step that only waits reads the global variables, which the first step of another branch may assign.
+        Some((Origin::Branch { ix, .. }, graph)) => {
+            let mut paths = graph.fork(ix).paths.iter();
+            paths.any(|path| graph.node(path.child).kind.is_inline())
         }
         Some((Origin::Main | Origin::Triggered { .. }, _)) | None => false,
     }

@@ -15,10 +15,18 @@ enum Step {
     Script,
     /// A script that throws.
     Fail,
+    /// A script that throws if the first global variable is positive when the script starts.
+    Check,
     /// Writes the branch's number to a global variable.
     Write(usize),
     /// Doubles a global variable and adds one.
     Add(usize),
+}
+
+impl Step {
+    fn is_script(self) -> bool {
+        matches!(self, Self::Script | Self::Fail | Self::Check)
+    }
 }
 
 /// Concurrent branches and the strategy of their join.
@@ -34,6 +42,7 @@ fn race() -> impl Strategy<Value = Race> {
     let step = prop_oneof![
         4 => Just(Step::Script),
         1 => Just(Step::Fail),
+        2 => Just(Step::Check),
         2 => (0..2_usize).prop_map(Step::Write),
         2 => (0..2_usize).prop_map(Step::Add),
     ];
@@ -64,6 +73,7 @@ impl Race {
             match step {
                 Step::Script => code(&id, "return 1"),
                 Step::Fail => code(&id, "throw new Error('no')"),
+                Step::Check => code(&id, "if (variables.g0 > 0) throw new Error('no'); return 1"),
                 Step::Write(into) => global(&id, *into, &no.to_string()),
                 Step::Add(to) => global(&id, *to, &format!("g{to} * 2 + 1")),
             }
@@ -118,8 +128,12 @@ impl Race {
     /// Returns all outcomes over all orders.
     fn outcomes(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
+        // A first step that does not wait may precede the first steps of all other branches.
+        let has_inline = self.branches.iter().any(|steps| !steps[0].is_script());
         let start = World {
             next: vec![0; self.branches.len()],
+            has_started: vec![!has_inline; self.branches.len()],
+            read: vec![-1; self.branches.len()],
             globals: [-1, -1],
             fired: VecDeque::new(),
             completed: BTreeSet::new(),
@@ -163,16 +177,18 @@ impl Race {
     fn go(&self, no: usize, world: &mut World) {
         let steps = &self.branches[no];
         let first = world.next[no];
+        let starts = !std::mem::replace(&mut world.has_started[no], true);
         for (place, step) in steps.iter().enumerate().skip(first) {
-            let is_script = matches!(step, Step::Script | Step::Fail);
-            if is_script && place > first {
+            if step.is_script() && (place > first || starts) {
                 // The branch waits for this script from now on.
+                world.read[no] = world.globals[0];
                 return;
             }
             world.next[no] = place + 1;
             match step {
                 Step::Script => {}
-                Step::Fail => {
+                Step::Check if world.read[no] <= 0 => {}
+                Step::Fail | Step::Check => {
                     world.next[no] = steps.len();
                     world.failed += 1;
                     return;
@@ -192,6 +208,10 @@ impl Race {
 struct World {
     /// Index of each branch's next node; past the last one for a branch that has ended.
     next: Vec<usize>,
+    /// For each branch, whether it has taken its first step.
+    has_started: Vec<bool>,
+    /// For each branch, the first global variable at the start of its script.
+    read: Vec<isize>,
     globals: [isize; 2],
     /// Branches whose trigger has fired and whose action has not arrived.
     fired: VecDeque<usize>,

@@ -173,6 +173,16 @@ fn an_exploration_finds_reads_during_an_evaluation() {
 }
 
 #[test]
+fn an_exploration_finds_a_first_script_that_reads_the_first_assignment_of_another_branch() {
+    let writer = vec![assign("w", "x", "1")];
+    let reader = vec![code("r", "return variables.x")];
+    let workflow = shared(&json!(0), &[writer, reader], "nodes.join.outputs.p1");
+    let outcomes = explored(&workflow);
+    assert_eq!(outcomes, BTreeSet::from(["0", "1"].map(str::to_owned)));
+    assert!(outcomes.is_superset(&real(&workflow, runs())));
+}
+
+#[test]
 fn a_thousand_appending_branches_cost_a_thousand_evaluations() {
     let items: Vec<usize> = (0..1_000).collect();
     let workflow = json!([
