@@ -155,9 +155,6 @@ fn secrets_of(url: &str, client: &Client) -> Vec<HeaderValue> {
     let Ok(url) = Url::parse(url) else {
         return Vec::new();
     };
-    let written = url.query().unwrap_or_default().split('&');
-    let written = written.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value).to_owned());
-    let decoded = url.query_pairs().map(|(_, value)| value.into_owned());
     let forms_of = |text: &str| {
         // Decodes the text as a value of a query.
         let mut url = url.clone();
@@ -165,16 +162,28 @@ fn secrets_of(url: &str, client: &Client) -> Vec<HeaderValue> {
         let decoded = url.query_pairs().next().map(|(_, value)| value.into_owned());
         [Some(text.to_owned()), decoded].into_iter().flatten()
     };
-    // A value without a digit is rather a word, such as `production`, which must stay in results.
-    let values = written
-        .chain(decoded)
-        .chain(forms_of(url.username()))
-        .filter(|value| value.bytes().any(|byte| byte.is_ascii_digit()));
+    let has_digit = |value: &&str| value.bytes().any(|byte| byte.is_ascii_digit());
+    let written = url.query().unwrap_or_default().split('&');
+    let written = written.filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or(("", pair));
+        // A value without a digit is rather a word, such as `production`, which must stay in results.
+        (names_secret(name) || has_digit(&value)).then_some(value)
+    });
+    let user = Some(url.username()).filter(has_digit);
+    let values = written.chain(user).flat_map(forms_of);
     let all = values.chain(url.password().into_iter().flat_map(forms_of));
     let mut secrets: Vec<HeaderValue> = all.filter_map(|text| HeaderValue::try_from(text).ok()).collect();
     let request = client.get(url.clone()).build().ok();
     secrets.extend(request.and_then(|request| request.headers().get(AUTHORIZATION).cloned()));
     secrets
+}
+
+/// Returns true if a parameter with this name has a secret.
+fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "password", "passwd", "auth", "signature"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 /// Returns true if the server answered 401.
@@ -287,5 +296,18 @@ impl StreamableHttpClient for OAuthHttpClient {
                 .get_stream_with_max_sse_event_size(uri, session, last, token, headers.clone(), most)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_url_are_secret_by_their_digits_or_their_names() {
+        let url = "https://user-without:pass%20word@host/mcp?stage=production&apiKey=abcdefgh&id=s3cret%2Fvalue";
+        let secrets = Secrets::of(secrets_of(url, &Client::new()).iter());
+        let text = "production abcdefgh s3cret/value s3cret%2Fvalue user-without".to_owned();
+        assert_eq!(secrets.redact(text), "production *** *** *** user-without");
     }
 }
