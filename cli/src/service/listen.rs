@@ -1,13 +1,46 @@
 //! The socket of `pirn serve`: TCP with or without TLS, a unix socket, or the socket that systemd opened.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use pirn_service::{Listener, Tls};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::output::failure::Failure;
+
+/// Maximum number of connections that wait to be accepted. The system may have a lower limit.
+///
+/// The default of tokio is 128. The kernel drops the packets of further clients, which repeat them after a second: a burst of clients
+/// would delay all others, probes of the service's health among them.
+const BACKLOG: u32 = 1_024;
+
+/// Binds a TCP socket and listens on it.
+///
+/// # Errors
+/// Fails if the address is in use, is not one of this machine, or needs privileges.
+pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // A restarted service can bind while connections of the previous one are closing. On Windows the option would let two
+    // services share the port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Binds a unix socket and listens on it.
+#[cfg(unix)]
+fn bind_unix(path: &std::path::Path) -> io::Result<tokio::net::UnixListener> {
+    let socket = tokio::net::UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    socket.listen(BACKLOG)
+}
 
 /// The address of `--listen`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +116,8 @@ impl ListenAddress {
         }
     }
 
-    /// Opens the socket. Returns it with its address as text, and the address itself if it is TCP.
-    pub(crate) async fn open(&self, tls: Option<&Tls>) -> Result<(Listener, String, Option<SocketAddr>), Failure> {
+    /// Opens the socket. Returns it with its address as text, and the address itself if it is TCP. Must be called in a runtime.
+    pub(crate) fn open(&self, tls: Option<&Tls>) -> Result<(Listener, String, Option<SocketAddr>), Failure> {
         let refused =
             |why: &dyn fmt::Display| Failure::usage("CANNOT_LISTEN", format!("cannot listen on {self}: {why}"));
         let tcp = |listener: TcpListener| {
@@ -99,7 +132,7 @@ impl ListenAddress {
             })
         };
         match self {
-            Self::Tcp(address) => tcp(TcpListener::bind(address).await.map_err(|error| {
+            Self::Tcp(address) => tcp(bind_tcp(*address).map_err(|error| {
                 let failure = refused(&error);
                 match error.kind() {
                     std::io::ErrorKind::AddrInUse => failure.with_help(
@@ -114,7 +147,7 @@ impl ListenAddress {
             #[cfg(unix)]
             Self::Unix(path) => {
                 remove_stale(path).map_err(|error| refused(&error))?;
-                let listener = tokio::net::UnixListener::bind(path).map_err(|error| refused(&error))?;
+                let listener = bind_unix(path).map_err(|error| refused(&error))?;
                 Ok((Listener::Unix(listener), self.to_string(), None))
             }
             #[cfg(unix)]

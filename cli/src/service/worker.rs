@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pirn::Engine;
 use pirn_service::{Limits, Options, Service, serve};
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use super::listen::bind_tcp;
 use super::served::ServedFiles;
 use crate::config::ConfigFile;
 use crate::output::failure::Failure;
@@ -143,7 +143,7 @@ impl HealthPort {
             let failure = Failure::usage("CANNOT_LISTEN", format!("cannot listen on {address}: {error}"));
             failure.with_help("name another address by --health")
         };
-        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let listener = bind_tcp(address).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let service = Service::new(engine.clone(), Options::default());
         let router = service.health_router();

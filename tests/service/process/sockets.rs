@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use reqwest::{Certificate, Client};
@@ -257,4 +258,27 @@ fn a_unix_socket_is_served_and_a_stale_one_is_replaced() {
         b"data",
         "a file that is no socket stays"
     );
+}
+
+#[test]
+fn a_burst_of_connections_waits_to_be_accepted_and_is_not_refused_by_the_system() {
+    let folder = crate::command::folder("burst");
+    let (served, url) = serve(&folder, &["--listen", "127.0.0.1:0"]);
+    let address = url.strip_prefix("http://").expect("a URL").parse().expect("an address");
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &served.0.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    // A stopped process accepts nothing, so every connection stays in the queue of the socket.
+    signal("-STOP");
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok();
+    let mut burst: Vec<TcpStream> = (0..300).map_while(connect).collect();
+    signal("-CONT");
+    assert_eq!(burst.len(), 300);
+    let last = burst.last_mut().expect("a connection");
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    last.write_all(request).expect("the request is sent");
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
