@@ -112,6 +112,12 @@ describe("by the keyboard alone", { skip, concurrency: false }, () => {
     await show("#/runs", "tr:has-text('order-keys')");
     await press(/^Select all runs/, "input", "Space");
     await seen("3 runs selected");
+    // The buttons concern no run that a filter hides.
+    await key("/");
+    await page.keyboard.type("letter");
+    await seen("1 run selected");
+    await key("Control+a", "Delete");
+    await seen("3 runs selected");
     await press(/^Clear$/);
     await press(/^Select letter-1/, "input", "Space");
     await press(/^Select ticket-1/, "input", "Space");

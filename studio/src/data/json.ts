@@ -37,10 +37,14 @@ function parts(text: string): [digits: string, exponent: number] {
   return digits === "" ? ["", 0] : [(sign === "-" ? "-" : "") + digits, Number(exponent) - fraction.length + all.length - digits.length];
 }
 
-/** The number of a text such as `12`, `+.5` or `1e3`: a double, or an exact number if a double cannot hold it. */
-export function numberOf(text: string): number {
+/**
+ * The number of a text such as `12`, `+.5` or `1e3`: a double, or an exact number if a double cannot hold it. An `edited` number is also exact
+ * if its double has no decimal point: the service distinguishes `1.0` from `1`.
+ */
+export function numberOf(text: string, edited = false): number {
   const double = Number(text);
-  if (String(parts(text)) === String(parts(String(double)))) return double;
+  const losesPoint = edited && /\.\d|e/i.test(text) && Number.isInteger(double);
+  if (!losesPoint && String(parts(text)) === String(parts(String(double)))) return double;
   const [, sign, whole = "", fraction, exponent] = NUMBER.exec(text)!;
   const digits = `${sign === "-" ? "-" : ""}${whole.replace(/^0+/, "") || "0"}${fraction && `.${fraction}`}${exponent ? `e${exponent}` : ""}`;
   return new Exact(digits) as unknown as number;
@@ -49,11 +53,11 @@ export function numberOf(text: string): number {
 /** True for a number without a fraction. */
 export const isWhole = (value: unknown): boolean => (isExact(value) ? parts(String(value))[1] >= 0 : Number.isInteger(value));
 
-/** `JSON.parse`, which keeps the digits of every number. */
-export function parse<T = Json>(text: string): T {
+/** `JSON.parse`, which keeps the digits of every number. For `edited`, see `numberOf`. */
+export function parse<T = Json>(text: string, edited = false): T {
   const value = JSON.parse(text) as T;
-  if (!SUSPECT.test(text)) return value;
-  const marked = text.replace(STRING_OR_NUMBER, (token) => (token[0] === '"' || !isExact(numberOf(token)) ? token : `"${MARK}${token}"`));
+  if (!edited && !SUSPECT.test(text)) return value;
+  const marked = text.replace(STRING_OR_NUMBER, (token) => (token[0] === '"' || !isExact(numberOf(token, edited)) ? token : `"${MARK}${token}"`));
   if (marked === text) return value;
   return JSON.parse(marked, (_, one) => (typeof one === "string" && one.startsWith(MARK) ? new Exact(one.slice(MARK.length)) : one)) as T;
 }

@@ -88,7 +88,7 @@ export function fieldOf(schema: Schema, root: Schema, name = "", isRequired = tr
 export function numberFrom(input: string): Json | undefined {
   const trimmed = input.trim();
   if (trimmed === "") return undefined;
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed) ? numberOf(trimmed) : trimmed;
+  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed) ? numberOf(trimmed, true) : trimmed;
 }
 
 /** Sets or removes a property of an object without changing the object. */
@@ -169,7 +169,9 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
     check(false, `must be ${types.map((one) => TYPE_NAMES[one] ?? one).join(" or ")}`);
     return found;
   }
-  const isOneOf = (choices: Json[]) => choices.some((one) => stringify(one) === stringify(value));
+  // `1.0` is one of the choices if `1` is.
+  const written = stringify(isExact(value) ? numberOf(String(value)) : value);
+  const isOneOf = (choices: Json[]) => choices.some((one) => stringify(one) === written);
   if (keywords.enum) check(isOneOf(keywords.enum), `must be one of ${keywords.enum.map((one: Json) => stringify(one)).join(", ")}`);
   if (keywords.const !== undefined) check(isOneOf([keywords.const]), `must be ${stringify(keywords.const)}`);
   const size = typeof value === "string" ? [...value].length : Array.isArray(value) ? value.length : (value as number);
@@ -205,7 +207,7 @@ export function problems(value: Json | undefined, schema: Schema, root: Schema =
 /** Reads a JSON text. Returns the value, or the reason why it is not JSON. */
 export function parseJson(input: string): { value: Json } | { error: string } {
   try {
-    return { value: parse(input) as Json };
+    return { value: parse(input, true) as Json };
   } catch (error) {
     return { error: `This is not JSON: ${error instanceof Error ? error.message : String(error)}` };
   }

@@ -87,9 +87,11 @@ export function Runs() {
   const key = ["status", "workflow", "session", "text", "after", "period", "startedAfter", "startedBefore"].map((name) => search.get(name) ?? "").join("\n");
   const page = useMemo(() => new RunsPage(filtersOf(search)), [key, token]);
   useEffect(() => () => page.close(), [page]);
-  const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
+  const [selection, choose] = useState<ReadonlySet<string>>(new Set());
   const [starting, setStarting] = useState(search.has("start"));
   const runs = page.runs.value;
+  /** The selected runs of the table: the buttons must not change a run that a filter hides. */
+  const chosen = new Set(runs?.map((run) => run.runId).filter((id) => selection.has(id)));
   const problem = page.problem.value;
   const now = useNow(runs?.some((run) => ACTIVE.has(run.status)) ?? false);
   const isFiltered = key.replaceAll("\n", "") !== "";

@@ -51,6 +51,15 @@ test("a number that is entered keeps its digits", () => {
   assert.equal(isWhole(numberOf("9007199254740993.5")), false);
 });
 
+test("an edited number keeps its decimal point", () => {
+  for (const text of ["1.0", "-0.0", "1e3", '{"a":[1.0,"1.0",2,2.5]}']) assert.equal(stringify(parse(text, true)), text);
+  assert.equal(stringify(numberFrom("1.0")), "1.0");
+  assert.equal(typeof parse("1.0"), "number");
+  const messages = (text, schema) => problems(parse(text, true), parse(schema)).map(({ message }) => message);
+  assert.deepEqual(messages("1.0", '{"type":"integer","minimum":1,"enum":[1,2]}'), []);
+  assert.deepEqual(messages("1.0", '{"const":1}'), []);
+});
+
 test("an exact number is checked as a number", () => {
   const messages = (text, schema) => problems(parse(text), parse(schema)).map(({ message }) => message);
   assert.deepEqual(messages("9007199254740993", '{"type":"integer","minimum":9007199254740993,"multipleOf":3}'), []);

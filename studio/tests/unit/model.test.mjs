@@ -78,3 +78,10 @@ test("the attempts of a failure are those of one item of a MAP", () => {
   assert.equal(causeOf(1), "Failed at a: LLM_ERROR, down.");
   assert.equal(causeOf(3), "Failed at a after 3 attempts: LLM_ERROR, down.");
 });
+
+test("names and messages in another direction are isolated in the sentence of the cause", () => {
+  const model = new RunModel();
+  model.apply(event(1, 1, "THREAD_STARTED", { threadId: "r.0", kind: "main" }));
+  model.apply(event(2, 2, "THREAD_FAILED", { threadId: "r.0", error: { code: "NODE_FAILED", message: "\u05e9\u05dc\u05d5\u05dd\u2069 1", nodeId: "\u05d0" } }));
+  assert.equal(digest(model, undefined, undefined, 2).cause, "Failed at \u2068\u05d0\u2069: NODE_FAILED, \u2068\u05e9\u05dc\u05d5\u05dd 1\u2069.");
+});

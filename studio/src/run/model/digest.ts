@@ -44,11 +44,14 @@ function spent(model: RunModel): number | undefined {
   return sum || undefined;
 }
 
+/** A name or message within a sentence: text that is written from right to left does not reorder its surroundings. */
+const isolated = (text: string): string => (/[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(text) ? `\u2068${text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "")}\u2069` : text);
+
 const sentence = (text: string): string => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 function cause(model: RunModel, report: Report | undefined): string {
   const main = model.threadList[0];
-  if (!main) return report?.error ? sentence(`${report.error.code}: ${report.error.message}`) : "The run has not started.";
+  if (!main) return report?.error ? sentence(`${report.error.code}: ${isolated(report.error.message)}`) : "The run has not started.";
   if (main.status === "COMPLETED") return completed(model, main);
   if (main.status) return failed(model, main);
   return waiting(model);
@@ -57,20 +60,20 @@ function cause(model: RunModel, report: Report | undefined): string {
 function completed(model: RunModel, main: Thread): string {
   const last = main.visits.at(-1);
   const decided = model.joins.findLast((join) => join.fork && cancelledBranches(join).length > 0);
-  const extra = decided ? ` ${decided.node} was decided with ${joinShort(decided)}; ${plural(cancelledBranches(decided).length, "branch", "branches")} cancelled.` : "";
-  return `Completed at ${last?.node ?? "the end"} after ${plural(model.visits.length, "node")} in ${plural(model.threadList.length, "thread")}.${extra}`;
+  const extra = decided ? ` ${isolated(decided.node)} was decided with ${joinShort(decided)}; ${plural(cancelledBranches(decided).length, "branch", "branches")} cancelled.` : "";
+  return `Completed at ${last ? isolated(last.node) : "the end"} after ${plural(model.visits.length, "node")} in ${plural(model.threadList.length, "thread")}.${extra}`;
 }
 
 function failed(model: RunModel, main: Thread): string {
   // The first failure in time is the cause; later ones follow from it.
   const error = main.error as Chain | undefined;
   const root = deepest(error);
-  const where = root?.nodeId ? ` at ${root.nodeId}` : "";
+  const where = root?.nodeId ? ` at ${isolated(root.nodeId)}` : "";
   const word = main.status === "CANCELLED" ? "Cancelled" : main.status === "TIMEOUT" ? "Timed out" : "Failed";
   const last = model.visits.findLast((visit) => visit.node === root?.nodeId && visit.status === "FAILED" && (!root?.threadId || visit.thread === root.threadId));
   const attempts = last?.attempt ?? 1;
   const times = attempts > 1 ? ` after ${attempts} attempts` : "";
-  return root ? sentence(`${word}${where}${times}: ${root.code}, ${root.message}`) : `${word}.`;
+  return root ? sentence(`${word}${where}${times}: ${root.code}, ${isolated(root.message)}`) : `${word}.`;
 }
 
 interface Chain {
@@ -89,10 +92,10 @@ function deepest(error: Chain | undefined): Chain | undefined {
 
 function waiting(model: RunModel): string {
   const open = model.questions.filter((question) => question.end === undefined);
-  if (open.length > 0) return `Waits for ${plural(open.length, "answer")}: ${open[0]!.question.split("\n")[0]}`;
+  if (open.length > 0) return `Waits for ${plural(open.length, "answer")}: ${isolated(open[0]!.question.split("\n")[0]!)}`;
   const running = model.threadList.filter((thread) => thread.end === undefined).flatMap((thread) => thread.visits.at(-1) ?? []);
   const busy = running.filter((visit) => visit.end === undefined && visit.type !== "JOIN" && visit.type !== "SUBGRAPH");
-  const shown = (busy.length ? busy : running.filter((visit) => visit.end === undefined)).slice(0, 3).map((visit) => visit.node);
+  const shown = (busy.length ? busy : running.filter((visit) => visit.end === undefined)).slice(0, 3).map((visit) => isolated(visit.node));
   return shown.length ? `Running: ${shown.join(", ")}${busy.length > 3 ? ` and ${busy.length - 3} more` : ""}.` : "Running.";
 }
 
