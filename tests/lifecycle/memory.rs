@@ -197,6 +197,26 @@ fn an_exceeded_limit_names_the_conversation_that_grew() {
 }
 
 #[test]
+fn messages_before_a_join_count_toward_the_limit() {
+    let assign = |id: &str| node(id, "VARIABLE", json!({"variableName": "v", "expression": "1"}));
+    let join = json!({"joinStrategy": "ALL_COMPLETED"});
+    let mut talks = forked(&[vec![assign("a")], vec![assign("b")]], false, &join);
+    let say = json!({"operation": "insert", "messages": [{"role": "user", "content": "{{input}}"}]});
+    let nodes = talks["nodes"].as_array_mut().expect("nodes");
+    nodes.push(node("say", "CONTEXT_PROCESSOR", say));
+    talks["edges"] = json!([
+        {"from": "start", "to": "say"}, {"from": "say", "to": "fork"},
+        {"from": "fork", "to": "a"}, {"from": "fork", "to": "b"},
+        {"from": "a", "to": "join"}, {"from": "b", "to": "join"},
+        {"from": "join", "to": "say", "weight": 2}, {"from": "join", "to": "end", "condition": "false"},
+    ]);
+    let mut talks = limited(talks, MIB);
+    talks["config"]["maxSteps"] = json!(1_000);
+    let report = run(&talks, Value::from("x".repeat(20_000)));
+    assert_exceeded(&report, "the conversation");
+}
+
+#[test]
 fn the_engines_limit_applies_to_runs_without_one() {
     let doubles = workflow(
         "makes",

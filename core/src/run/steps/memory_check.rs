@@ -27,6 +27,8 @@ struct Measure<'r> {
     counted: HashSet<usize, FixedState>,
     total: u64,
     largest: Option<(u64, Holder<'r>)>,
+    /// Version 0.2.0 did not count the messages that a conversation had at the last join. A run of it must fail at the same step.
+    is_of_0_2_0: bool,
 }
 
 /// Owner of a counted value.
@@ -75,13 +77,17 @@ impl<'r> Measure<'r> {
     fn conversation(&mut self, thread: ThreadNo, conversation: &Conversation) {
         let (own, base, shared) = conversation.memory();
         self.add(own, Holder::Conversation(thread));
-        // Snapshots of this conversation refer to the shared part by this address: it is counted here, not again for each of them.
-        self.counted.extend(shared);
+        if self.is_of_0_2_0 {
+            self.counted.extend(shared);
+        }
         if let Some((address, bytes)) = base
             && self.counted.insert(address)
         {
             self.add(bytes, Holder::Conversation(thread));
         }
+        // Snapshots of this conversation refer to the shared part by this address: it is counted here, not again for each of them.
+        // After the base, which is the shared part itself if nothing was added since the snapshot that a join has restored.
+        self.counted.extend(shared);
     }
 
     fn machine(&mut self, no: ThreadNo, machine: &'r ThreadMachine) {
@@ -166,7 +172,10 @@ impl RunMachine {
     }
 
     fn measure(&self) -> Measure<'_> {
-        let mut measure = Measure::default();
+        let mut measure = Measure {
+            is_of_0_2_0: !self.merges_assignments,
+            ..Measure::default()
+        };
         measure.variables(&self.globals);
         for (no, slot) in (0..).zip(&self.slots) {
             match slot {
