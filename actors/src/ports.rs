@@ -576,6 +576,12 @@ pub trait ScheduleMemory: Send + Sync {
 
     /// Returns the state of a run that an earlier process may have started.
     fn begun(&self, run_id: &str) -> BoxFuture<'static, EarlierRun>;
+
+    /// Returns the seed of a schedule's random delays, if several processes must agree on them.
+    fn seed(&self, schedule: &str) -> Option<u64>;
+
+    /// Cancels a run that this engine does not own. Returns true if the run has ended or does not exist.
+    fn cancel(&self, run_id: &str, reason: &str) -> BoxFuture<'static, bool>;
 }
 
 /// State of a run that an earlier process may have started.
@@ -603,6 +609,14 @@ impl ScheduleMemory for NoScheduleMemory {
 
     fn begun(&self, _: &str) -> BoxFuture<'static, EarlierRun> {
         Box::pin(std::future::ready(EarlierRun::No))
+    }
+
+    fn seed(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn cancel(&self, _: &str, _: &str) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(true))
     }
 }
 

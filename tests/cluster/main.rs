@@ -11,6 +11,8 @@ mod faults;
 mod postgres;
 #[cfg(feature = "restate")]
 mod restate;
+#[cfg(feature = "postgres")]
+mod schedules;
 mod services;
 
 /// Generates the tests of every engine with the cluster that `$start` returns, or `$alone` if the test kills the server; they pass

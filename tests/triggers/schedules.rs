@@ -1,10 +1,11 @@
 //! Triggers of type SCHEDULE. A virtual clock starts at midnight, 1 January 1970, UTC.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::store::{MemoryStore, Store};
+use pirn::store::{Assignment, Claims, MemoryStore, Pending, Store, forward_to_store};
 use pirn::{Engine, EngineBuilder, ScheduleDefinition, TriggerDefinition, TriggerState};
 use serde_json::{Value, json};
 
@@ -255,7 +256,7 @@ fn no_time_of_a_schedule_starts_two_runs_after_a_crash_at_any_point() {
 }
 
 /// An engine on `store` whose schedule starts runs that wait for a person.
-fn asking(store: &MemoryStore, more: &Value) -> Engine {
+fn asking(store: impl Store, more: &Value) -> Engine {
     let work = json!({"id": "work", "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}], "nodes": [
         {"id": "start", "type": "START"},
         {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Well?"}},
@@ -265,7 +266,7 @@ fn asking(store: &MemoryStore, more: &Value) -> Engine {
         {"id": "wait", "type": "WAIT", "config": {"seconds": 150}},
         {"id": "end", "type": "END"}]});
     let bundle = json!({"workflows": [work, main], "triggers": every("* * * * *", &Value::Null, more)});
-    let engine = Engine::builder().workflows(bundle.to_string()).store(store.clone());
+    let engine = Engine::builder().workflows(bundle.to_string()).store(store);
     engine.virtual_time(None).build().expect("builds")
 }
 
@@ -281,14 +282,14 @@ fn live(engine: &Engine, name: &str) {
 fn a_run_of_an_earlier_process_counts_as_active_until_it_ends_or_is_not_recovered() {
     for goes_on in [true, false] {
         let store = MemoryStore::new();
-        let first = asking(&store, &Value::Null);
+        let first = asking(store.clone(), &Value::Null);
         live(&first, "one");
         let begun = "t@1970-01-01T00:01:00+00:00";
         assert_eq!(runs_of(&store, "t"), [begun], "it overlaps those after it");
         first.shutdown_blocking(Duration::ZERO);
         drop(first);
 
-        let next = asking(&store, &Value::Null);
+        let next = asking(store.clone(), &Value::Null);
         let recovered = if goes_on {
             block_on(next.recover()).expect("reads the store")
         } else {
@@ -317,9 +318,96 @@ fn the_limit_of_a_schedule_applies_to_all_processes_together() {
     let store = MemoryStore::new();
     let more = json!({"maxTriggers": 3, "schedule": {"cron": "* * * * *", "overlap": "allow"}});
     for (runs, lives) in [(2, 1), (3, 2), (3, 3)] {
-        let engine = asking(&store, &more);
+        let engine = asking(store.clone(), &more);
         (0..lives).for_each(|life| live(&engine, &format!("{lives} {life}")));
         assert_eq!(runs_of(&store, "t").len(), runs);
         engine.shutdown_blocking(Duration::ZERO);
     }
+}
+
+/// A store that other processes share, which own all runs that this one has not started.
+#[derive(Clone)]
+struct Shared {
+    store: MemoryStore,
+    /// Inputs that were sent to runs of other processes.
+    sent: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Store for Shared {
+    forward_to_store!(store: location commit run runs journal contents chain snapshot timers sessions session set_meta meta remove remove_session);
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+}
+
+fn ready<T: Send + 'static>(value: T) -> Pending<T> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Claims for Shared {
+    fn claim(&self, _: &str) -> Pending<()> {
+        ready(())
+    }
+    fn release(&self, _: &str, _: u64) {}
+    fn carry(&self, _: usize) {}
+    fn assigned(&self) -> Pending<Assignment> {
+        Box::pin(std::future::pending())
+    }
+    fn turn(&self, _: &str, _: &str) -> Pending<()> {
+        ready(())
+    }
+    fn ended(&self, _: &str) -> Pending<()> {
+        Box::pin(std::future::pending())
+    }
+    fn tell(&self, run: &str, request: String) -> Pending<Option<String>> {
+        self.sent.lock().expect("locks").push((run.to_owned(), request));
+        ready(Some(json!({"told": "done"}).to_string()))
+    }
+    fn answer(&self, _: u64, _: String) {}
+}
+
+#[test]
+fn a_schedule_cancels_its_previous_run_through_the_process_that_owns_it() {
+    let store = MemoryStore::new();
+    let more = json!({"schedule": {"cron": "* * * * *", "overlap": "cancelPrevious"}});
+    let first = asking(store.clone(), &more);
+    live(&first, "one");
+    first.shutdown_blocking(Duration::ZERO);
+    drop(first);
+    let shared = Shared {
+        store,
+        sent: Arc::default(),
+    };
+    let next = asking(shared.clone(), &more);
+    live(&next, "two");
+    live(&next, "three");
+    let sent = shared.sent.lock().expect("locks").clone();
+    let (run, request) = sent.first().expect("the run of the last time is cancelled");
+    assert_eq!(run, "t@1970-01-01T00:02:00+00:00");
+    assert!(request.contains("cancel"), "{request}");
+}
+
+#[test]
+fn processes_that_share_a_store_agree_on_the_random_delays_of_a_schedule() {
+    let started = |seed: u64| {
+        let store = MemoryStore::new();
+        let shared = Shared {
+            store: store.clone(),
+            sent: Arc::default(),
+        };
+        let triggers = every("* * * * *", &json!({"jitterMs": 50_000}), &Value::Null);
+        let engine = Started::default().engine(0, 300, &triggers).store(shared);
+        let engine = engine.virtual_time(Some(seed)).build().expect("builds");
+        engine.start("main", Value::Null).expect("starts");
+        engine.wait_idle();
+        let runs = block_on(store.runs(pirn::store::RunFilter::default(), None, 1_000)).expect("is read");
+        let of_schedule = runs.into_iter().filter(|run| run.id.starts_with("t@"));
+        of_schedule
+            .map(|run| (run.id, run.started_at))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (one, other) = (started(1), started(2));
+    assert!(one.len() > 2, "{one:?}");
+    assert_eq!(one, other);
 }

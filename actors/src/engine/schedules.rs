@@ -65,6 +65,11 @@ enum ToSchedule {
     },
     /// States of the runs that earlier processes started, and the input that waited for them.
     Looked(Vec<(Millis, EarlierRun)>, Input),
+    /// A run that this process does not own was to be cancelled; `is_over` is false if it has not ended yet.
+    Cancelled {
+        due: Millis,
+        is_over: bool,
+    },
     /// Stops the schedule.
     Stop,
 }
@@ -174,7 +179,8 @@ impl EngineShared {
         known.insert((owner.clone(), trigger.id.clone()), begun);
         let engine = self.handle();
         let job = Box::new(move |host: &Host, _| {
-            let jitter = (schedule.jitter_ms.unwrap_or_default(), host.random());
+            let seed = memory.seed(&name).unwrap_or_else(|| host.random());
+            let jitter = (schedule.jitter_ms.unwrap_or_default(), seed);
             let policies = (schedule.overlap, schedule.catch_up);
             let machine = ScheduleMachine::new(times.clone(), policies, jitter, trigger.max_triggers);
             let carried = ScheduleTask {
@@ -190,6 +196,7 @@ impl EngineShared {
                 mail,
                 timer: None,
                 before: BTreeSet::new(),
+                uncancelled: BTreeSet::new(),
             };
             host.spawn(None, carried.live(received).boxed_local());
         });
@@ -230,6 +237,8 @@ struct ScheduleTask {
     timer: Option<TimerHandle>,
     /// Times of unfinished runs that earlier processes started.
     before: BTreeSet<Millis>,
+    /// Times of runs to cancel that no process or another one owns.
+    uncancelled: BTreeSet<Millis>,
 }
 
 impl ScheduleTask {
@@ -238,6 +247,11 @@ impl ScheduleTask {
         // Not awaited here: a slow store would delay a `Stop`.
         self.hear(kept, ToSchedule::Begin);
         while let Some(message) = received.next().await {
+            if matches!(message, ToSchedule::Input(Input::Elapsed { .. })) {
+                // A process may have resumed these runs since.
+                let uncancelled = std::mem::take(&mut self.uncancelled);
+                uncancelled.into_iter().for_each(|due| self.cancel(due));
+            }
             match message {
                 ToSchedule::Begin(kept) => {
                     let started = kept.as_ref().map_or(0, |kept| kept.started);
@@ -259,6 +273,8 @@ impl ScheduleTask {
                     }
                     self.step(input);
                 }
+                ToSchedule::Cancelled { due, is_over: false } => drop(self.uncancelled.insert(due)),
+                ToSchedule::Cancelled { is_over: true, .. } => {}
                 ToSchedule::Stop => return,
             }
         }
@@ -306,18 +322,23 @@ impl ScheduleTask {
                     let begun = self.memory.begun(&self.run_id(due));
                     self.hear(begun, move |begun| ToSchedule::Start { due, begun });
                 }
-                Effect::Cancel { due } => {
-                    let reason = format!("schedule {} starts the next run", self.name);
-                    let cancel = SupervisorMsg::Control(Control::Cancel(reason));
-                    // The run may have just ended.
-                    drop(self.engine.tell_run(&self.run_id(due), cancel));
-                }
+                Effect::Cancel { due } => self.cancel(due),
                 Effect::Skipped { due, why } => {
                     let (schedule, due) = (&self.name, self.times.shown(due));
                     tracing::info!(schedule, due, ?why, "a scheduled time was skipped");
                 }
                 Effect::Keep(kept) => self.memory.keep(&self.name, &kept),
             }
+        }
+    }
+
+    fn cancel(&self, due: Millis) {
+        let (run_id, reason) = (self.run_id(due), format!("schedule {} starts the next run", self.name));
+        let cancel = SupervisorMsg::Control(Control::Cancel(reason.clone()));
+        // The run may have just ended, or another process owns it.
+        if self.engine.tell_run(&run_id, cancel).is_err() {
+            let cancelled = self.memory.cancel(&run_id, &reason);
+            self.hear(cancelled, move |is_over| ToSchedule::Cancelled { due, is_over });
         }
     }
 

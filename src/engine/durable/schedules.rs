@@ -1,11 +1,15 @@
 //! State of an engine's schedules, persisted in its store.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{EarlierRun, ScheduleMemory};
+use pirn_conversation::conversation::hash_text;
 use pirn_events::schedule::ScheduleState;
 
 use super::Durable;
+use super::commands::run_command::RunCommand;
 
 /// Key of a schedule's state in the store.
 fn name(schedule: &str) -> String {
@@ -57,5 +61,30 @@ impl ScheduleMemory for Durable {
             Ok(None) | Err(_) => EarlierRun::No,
         });
         begun.boxed()
+    }
+    fn seed(&self, schedule: &str) -> Option<u64> {
+        // With different delays, one process would skip a time that another one starts, and not count that run as an overlap.
+        self.store.claims()?;
+        Some(hash_text([&**self.store.location(), schedule]))
+    }
+
+    fn cancel(&self, run_id: &str, reason: &str) -> BoxFuture<'static, bool> {
+        let (store, run_id) = (Arc::clone(&self.store), run_id.to_owned());
+        let cancel = RunCommand::Cancel {
+            reason: reason.to_owned(),
+        };
+        let cancelled = async move {
+            if let Some(claims) = store.claims() {
+                // Serialization cannot fail: all keys are strings.
+                let body = serde_json::to_string(&cancel).unwrap_or_default();
+                if let Err(error) = claims.tell(&run_id, body).await {
+                    tracing::warn!(%error, run_id, "a run of a schedule was not cancelled yet");
+                }
+            }
+            // Read in any case: without an owner, the run is cancelled once a process has resumed it.
+            let run = store.run(&run_id).await;
+            run.is_ok_and(|run| run.is_none_or(|run| run.status.is_final()))
+        };
+        cancelled.boxed()
     }
 }
