@@ -7,5 +7,6 @@ mod concurrent_inputs;
 mod messages;
 mod questions;
 mod sessions;
+mod steered_runs;
 mod turns;
 mod waits;
