@@ -399,8 +399,12 @@ async fn an_ended_run_is_forked_and_both_runs_are_listed() {
         (forked.status.as_u16(), &forked.headers["location"]),
         (201, &"/v1/runs/other".parse().expect("a header"))
     );
+    let base = json!({"runId": id, "step": 1});
+    let running = answer(world.get("/v1/runs/other")).await.body;
+    assert_eq!(running["forkedFrom"], base, "{running}");
     world.gate.add_permits(2);
-    assert_eq!(world.ended("other").await["status"], "COMPLETED");
+    let ended = world.ended("other").await;
+    assert_eq!((&ended["status"], &ended["forkedFrom"]), (&json!("COMPLETED"), &base));
     let again = refusal(world.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
     assert_eq!(again, (409, "RUN_ID_TAKEN".into()));
     let far = json!({"step": 99});

@@ -11,7 +11,7 @@ use pirn::{ResumeError, RunFollower};
 use tokio::sync::Mutex;
 
 use crate::http::problem::{Problem, ProblemCode, resume_problem};
-use crate::runs::{Run, RunInfo};
+use crate::runs::{Run, RunInfo, forked_from};
 use crate::state::Service;
 
 /// Pause between two looks for further steps of a run. It is doubled after each look that finds none, up to [`LONGEST_PAUSE`].
@@ -106,6 +106,7 @@ impl Service {
             workflow_id: stored.workflow.clone(),
             session: stored.session.clone(),
             started_at: stored.started_at.into(),
+            forked_from: forked_from(stored),
         };
         let event_bytes = Arc::clone(self.runs().event_bytes());
         Run::followed(&stored.id, info, self.limits(), event_bytes)

@@ -12,7 +12,7 @@ use crate::http::problem::{Problem, ProblemCode, draining, id_taken, resume_prob
 use crate::http::tenant::Scope;
 use crate::memory::MemoryReservation;
 use crate::runs::quota::CountedRun;
-use crate::runs::{Replayed, Run, RunInfo, now};
+use crate::runs::{Replayed, Run, RunInfo, forked_from, now};
 use crate::state::Service;
 use pirn::store::RunStatus;
 use pirn::{
@@ -99,6 +99,7 @@ impl Service {
                 workflow_id,
                 session,
                 started_at: now().into(),
+                forked_from: None,
             };
             Ok(self.new_run(handle, info, 1).holding(memory).counted(counted))
         })?;
@@ -228,6 +229,7 @@ impl Service {
                     workflow_id: workflow_id.to_owned(),
                     session: None,
                     started_at: now().into(),
+                    forked_from: None,
                 };
                 let counted = service.quotas().count(handle.run_id());
                 let run = service.new_run(handle, info, 1).counted(counted);
@@ -252,6 +254,7 @@ impl Service {
         let events = resumed.events_after(0, &[], BUFFER);
         let handle = resumed.start().await?;
         let info = RunInfo {
+            forked_from: forked_from(&stored),
             workflow_id: stored.workflow,
             session: stored.session,
             started_at: stored.started_at.into(),

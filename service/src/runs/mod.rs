@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::http::problem::{Problem, ProblemCode};
@@ -32,7 +33,7 @@ use crate::limits::{Limits, StreamGate};
 use crate::memory::MemoryReservation;
 use crate::runs::changes::Changes;
 use crate::runs::events::event_log::EventLog;
-use crate::runs::events::json_text::{SHORT, json_of};
+use crate::runs::events::json_text::{self, SHORT, json_of};
 use crate::runs::events::position::Position;
 use crate::runs::figures::FigureCounter;
 use crate::runs::handle::Handle;
@@ -40,6 +41,7 @@ use crate::runs::progress::Progress;
 use crate::runs::questions::Questions;
 use crate::runs::quota::CountedRun;
 use crate::runs::store::archive::{RunQuery, RunSummary};
+use pirn::store::Run as StoredRun;
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// Status of a run that waits for the earlier runs of its session.
@@ -85,6 +87,23 @@ pub(crate) struct RunInfo {
     pub(crate) session: Option<String>,
     /// Milliseconds since the Unix epoch. Of a new run, the time of the request: see [`Runs::began`].
     pub(crate) started_at: AtomicU64,
+    /// Run and step of which the run is a fork, as in its report. Boxed, because few runs are forks.
+    pub(crate) forked_from: Option<Box<Value>>,
+}
+
+/// Returns `forkedFrom` of the report of a stored run.
+pub(crate) fn forked_from(stored: &StoredRun) -> Option<Box<Value>> {
+    let base = stored.base.as_ref()?;
+    Some(Box::new(json!({"runId": base.run, "step": base.step})))
+}
+
+/// The final report of a fork.
+#[derive(Serialize)]
+struct ForkReport<'a> {
+    #[serde(flatten)]
+    report: &'a RunReport,
+    #[serde(rename = "forkedFrom")]
+    forked_from: &'a Value,
 }
 
 impl Run {
@@ -320,14 +339,30 @@ impl Run {
         if !waiting.is_empty() {
             report["waitingMessages"] = json!(waiting);
         }
+        if let Some(base) = &self.info.forked_from {
+            report["forkedFrom"] = (**base).clone();
+        }
         report.to_string().into()
     }
 
     async fn last_report(&self) -> Bytes {
         match self.handle.report() {
             Some(report) => report,
-            None => json_of(self.handle.outcome().await).await,
+            None => self.final_json(self.handle.outcome().await).await,
         }
+    }
+
+    async fn final_json(&self, report: Arc<RunReport>) -> Bytes {
+        let Some(base) = self.info.forked_from.clone() else {
+            return json_of(report).await;
+        };
+        let written = tokio::task::spawn_blocking(move || {
+            json_text::json(&ForkReport {
+                report: &report,
+                forked_from: &base,
+            })
+        });
+        written.await.unwrap_or_default()
     }
 
     /// Releases the values of a run that has ended; its report is retained as JSON.
@@ -335,7 +370,7 @@ impl Run {
         self.progress.forget();
         self.figures.end(&report, self.duration_ms(&report));
         drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let json = json_of(Arc::clone(&report)).await;
+        let json = self.final_json(Arc::clone(&report)).await;
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if json.len() <= SHORT {
             drop(input);

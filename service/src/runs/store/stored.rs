@@ -17,6 +17,7 @@ use crate::memory::{Budget, MemoryReservation};
 use crate::runs::events::event_log::{EventLog, RecordedEvent};
 use crate::runs::events::position::Position;
 use crate::runs::figures::Figures;
+use crate::runs::forked_from;
 use crate::runs::questions::Questions;
 use crate::runs::store::archive::{RunArchive, RunQuery, RunSummary};
 use crate::runs::store::replays::Replays;
@@ -255,6 +256,9 @@ impl StoredRuns {
         let mut shown = json!(report);
         drop(report);
         shown["steps"] = json!(step);
+        if let Some(base) = forked_from(&run) {
+            shown["forkedFrom"] = *base;
+        }
         // The store's status is more precise for a run without an owner: UNFINISHED or WAITING.
         if !run.status.is_final() {
             shown["status"] = json!(run.status.as_str());
