@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::chats::client_tools::{self, tools};
 use crate::chats::front_ends::{agui, types};
 use crate::shared_store::SharedStore;
-use crate::world::{Events, Sent, World};
+use crate::world::{Events, Sent, World, answer, refusal};
 
 /// Replies in words. Each word waits for a permit.
 struct Speaker(Arc<Semaphore>);
@@ -173,8 +173,8 @@ async fn an_interrupt_of_a_run_of_another_service_is_answered_over_agui() {
     let Pair { owner, other, .. } = Pair::new().await;
     let asked = agui(&owner, "asks").await;
     let interrupt = asked.last().expect("an end")["outcome"]["interrupts"][0]["id"].clone();
-    let answer = json!([{"interruptId": interrupt, "status": "resolved", "payload": "blue"}]);
-    let input = json!({"threadId": "t1", "runId": "r2", "messages": [], "resume": answer});
+    let resume = json!([{"interruptId": interrupt, "status": "resolved", "payload": "blue"}]);
+    let input = json!({"threadId": "t1", "runId": "r2", "messages": [], "resume": resume});
     let mut there = Vec::new();
     rest(Events::open(other.post("/v1/agui/asks", &input)).await, &mut there).await;
     let last = there.last().expect("an end");
@@ -352,6 +352,26 @@ async fn a_stream_breaks_off_when_the_owner_dies_and_the_client_gets_the_events_
     answer.chunk().await.expect_err("no end of the stream");
     let back = events_of(&pair.other, &id).header("last-event-id", "2");
     assert_eq!(to_gate(back).await, journaled(&whole)[2..]);
+}
+
+#[tokio::test]
+async fn a_request_that_the_owner_may_have_received_is_not_executed_by_another_service() {
+    let pair = Pair::new().await;
+    let input = json!({"threadId": "t1", "runId": "r1", "forwardedProps": {"steering": true},
+        "messages": [{"id": "m", "role": "user", "content": "hello"}]});
+    let mut first = Events::open(pair.owner.post("/v1/agui/speaks", &input)).await;
+    while first.next().await.expect("the run goes on").json["stepName"] != "say" {}
+    let owner = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    pair.store
+        .advertise(&format!("http://{}", owner.local_addr().expect("an address")));
+    let dies = async {
+        let (mut connection, _) = owner.accept().await.expect("a connection");
+        connection.read_u8().await.expect("a request");
+    };
+    let (refused, ()) = tokio::join!(refusal(pair.other.post("/v1/agui/speaks", &input)), dies);
+    assert_eq!(refused, (502, "OWNER_UNREACHABLE".into()));
+    let runs = answer(pair.other.get("/v1/runs?workflow=speaks")).await.body;
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "{runs}");
 }
 
 #[tokio::test]
