@@ -39,8 +39,9 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
     file.zip(fault.position).map(|(file, position)| {
         let place = Place::of(&file.text, position.offset, position.length);
         let (line, mark) = place.visible();
-        let mark = AnnotationKind::Primary.span(mark);
-        let label = match (fault.pointer.as_str(), place.is_cut) {
+        // The renderer counts the characters of the shown line, which may start within the line, or show a character as its code.
+        let is_elsewhere = line[..mark.start].chars().count() + 1 != position.column as usize;
+        let label = match (fault.pointer.as_str(), is_elsewhere) {
             ("", false) => None,
             (pointer, false) => Some(sanitize_line(pointer)),
             (pointer, true) => Some(format!(
@@ -52,7 +53,7 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
         Snippet::source(line)
             .path(sanitize_line(&file.name))
             .line_start(position.line as usize)
-            .annotation(mark.label(label))
+            .annotation(AnnotationKind::Primary.span(mark).label(label))
     })
 }
 
@@ -72,8 +73,6 @@ fn render(group: Group<'_>, screen: Screen, out: &mut String) {
 struct Place<'t> {
     line: &'t str,
     mark: std::ops::Range<usize>,
-    /// True if the start of the line was cut off.
-    is_cut: bool,
 }
 
 impl<'t> Place<'t> {
@@ -82,8 +81,10 @@ impl<'t> Place<'t> {
         let offset = floor(text, offset);
         let from = floor(text, offset.saturating_sub(WINDOW));
         let to = floor(text, offset.saturating_add(WINDOW));
-        let line_start = text[from..offset].rfind('\n').map(|at| from + at + 1);
-        let start = line_start.unwrap_or(from);
+        let start = text[from..offset].rfind('\n').map_or(from, |at| from + at + 1);
+        // A byte order mark is no column of the first line.
+        let has_mark = start == 0 && offset > 0 && text.starts_with('\u{feff}');
+        let start = if has_mark { '\u{feff}'.len_utf8() } else { start };
         let end = text[offset..to].find('\n').map_or(to, |at| offset + at);
         let line = text[start..end].trim_end_matches('\r');
         let begin = (offset - start).min(line.len());
@@ -91,7 +92,6 @@ impl<'t> Place<'t> {
         Self {
             line,
             mark: begin..stop.max(begin),
-            is_cut: line_start.is_none() && from > 0,
         }
     }
 
@@ -130,6 +130,8 @@ mod tests {
                 assert!(!place.line.contains('\n'));
             }
         }
+        let place = Place::of("\u{feff}{\"id\": 5}", 3, 1);
+        assert_eq!((place.line, place.mark), ("{\"id\": 5}", 0..1));
         let long = "x".repeat(100_000);
         assert!(Place::of(&long, 50_000, 3).line.len() <= 4_000);
     }
