@@ -59,7 +59,7 @@ use help::{completions, examples, man};
 use output::failure::Failure;
 use output::sanitize::sanitize;
 use output::terminal::{self, Color, Output};
-use process::{interrupt, scripts, signals};
+use process::{interrupt, open_files, scripts, signals};
 #[cfg(feature = "studio")]
 use service::studio;
 #[cfg(feature = "cluster")]
@@ -150,6 +150,7 @@ pub fn main() -> ExitCode {
     let _: std::io::Result<()> = pirn::tools::adopt_orphans();
     // On failure, the signal ends the process.
     let _: std::io::Result<()> = signals::survive_file_limit();
+    open_files::raise_limit();
     let parsed = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

@@ -20,7 +20,8 @@ pub struct Limits {
     pub headers: usize,
     /// Maximum size of a request's line and headers (default 32 KiB, at least 8 KiB); larger ones get 431.
     pub header_bytes: usize,
-    /// Maximum number of open connections (default 16,384); further ones wait to be accepted.
+    /// Maximum number of open connections (default 16,384); further ones wait to be accepted. Choose less than the process's limit of
+    /// open files: a program at that limit can neither call models and tools nor open its store.
     pub connections: usize,
     /// Maximum number of open streams of all runs (default 10,000); further ones get 503.
     pub streams: usize,

@@ -19,6 +19,7 @@ use crate::output::failure::Failure;
 use crate::output::terminal::FAILED;
 use crate::process::interrupt::{self, Interrupt};
 use crate::process::log::LogArgs;
+use crate::process::open_files;
 use crate::process::signals::{Signal, Signals};
 use crate::store::not_resumed;
 use crate::store::place::SharedArgs;
@@ -291,7 +292,8 @@ async fn listen(
         on_listening(if tls.is_some() { "https" } else { "http" }, address);
     }
     let (stop, stopped) = oneshot::channel::<()>();
-    let limits = Limits::default();
+    let mut limits = Limits::default();
+    limits.connections = limits.connections.min(open_files::max_connections());
     let router = service.router();
     // A separate task: connections are accepted while files are read again.
     #[allow(clippy::disallowed_methods)] // no engine is asked: connections are the command's

@@ -282,3 +282,73 @@ fn a_burst_of_connections_waits_to_be_accepted_and_is_not_refused_by_the_system(
     last.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
+
+/// Starts a service with a program as a tool, under a limit of open files.
+fn serve_within(files: u32, folder: &Path, limit: &str) -> (Process, String) {
+    let workflow = r#"{"id": "calls", "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "e"}],
+        "nodes": [{"id": "s", "type": "START"},
+                  {"id": "a", "type": "LLM", "config": {"profileId": "m", "prompt": "go", "tools": ["say"]}},
+                  {"id": "e", "type": "END", "config": {"output": "input"}}]}"#;
+    std::fs::write(folder.join("calls.json"), workflow).expect("is written");
+    let config = r#"
+        profiles = [{ id = "m", provider = "scripted", responses = [{ toolCalls = [{ name = "say", arguments = {} }] }, { content = "ok" }] }]
+        tools = [{ name = "say", description = "Says", inputSchema = { type = "object" }, command = { program = "echo", args = ["started"] } }]
+    "#;
+    std::fs::write(folder.join("pirn.toml"), config).expect("is written");
+    let script = format!("ulimit {limit} {files}; exec \"$0\" serve calls.json --listen 127.0.0.1:0 --store runs.db");
+    let mut command = Command::new("sh");
+    started(folder, command.args(["-c", &script, env!("CARGO_BIN_EXE_pirn")]))
+}
+
+/// Connections that have sent a part of a request.
+fn idle(address: &str, count: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n").expect("is sent");
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+#[test]
+fn idle_clients_leave_enough_files_for_the_tools_of_runs() {
+    let folder = crate::command::folder("files");
+    let (_served, url) = serve_within(256, &folder, "-n");
+    let address = url.strip_prefix("http://").expect("a URL");
+    let mut first = TcpStream::connect(address).expect("a connection");
+    let mut get = |path: &str, body: &str| {
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        first.write_all(request.as_bytes()).expect("the request is sent");
+        let mut answer = Vec::new();
+        let mut bytes = [0; 1 << 14];
+        while !answer.ends_with(b"}") && !answer.ends_with(b"]") {
+            let count = first.read(&mut bytes).expect("an answer");
+            assert!(count > 0, "the connection is closed");
+            answer.extend_from_slice(&bytes[..count]);
+        }
+        String::from_utf8(answer).expect("text")
+    };
+    let listed = get("/v1/runs", "");
+    assert!(listed.starts_with("HTTP/1.1 200 "), "{listed}");
+    let clients = idle(address, 300);
+    let ended = get("/v1/runs?wait=60", r#"{"workflow": "calls"}"#);
+    assert!(ended.contains("started"), "{ended}");
+    drop(clients);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let folder = crate::command::folder("soft-files");
+    let (served, _url) = serve_within(200, &folder, "-Sn");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", served.0.id())).expect("is read");
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .expect("a line");
+    let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+    let hard: u64 = numbers[1].parse().unwrap_or(u64::MAX);
+    assert_eq!(numbers[0], hard.min(65_536).to_string(), "{line}");
+}
