@@ -1,6 +1,7 @@
 //! A stored run is determined by its journal in every process: viewed at each step, forked, exported, imported, viewed without
 //! its profiles and tools, and resumed with different ones.
 
+mod diverged;
 mod generated;
 
 use std::sync::{Arc, Mutex};
