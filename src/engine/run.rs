@@ -352,11 +352,6 @@ impl LevelLimit {
         }
         Ok(())
     }
-
-    fn close(&mut self) -> std::io::Result<()> {
-        self.levels -= 1;
-        Ok(())
-    }
 }
 
 impl Formatter for LevelLimit {
@@ -365,7 +360,8 @@ impl Formatter for LevelLimit {
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
-        self.close()
+        self.levels -= 1;
+        Ok(())
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
@@ -373,7 +369,8 @@ impl Formatter for LevelLimit {
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, _writer: &mut W) -> std::io::Result<()> {
-        self.close()
+        self.levels -= 1;
+        Ok(())
     }
 }
 
