@@ -77,8 +77,39 @@ impl<T: DeserializeOwned> FromRequestParts<Service> for Parameters<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
-            Err(error) => Err(Problem::new(ProblemCode::InvalidRequest, error.body_text())),
+            Err(error) => Err(Problem::new(
+                ProblemCode::InvalidRequest,
+                query_fault(&error.body_text()),
+            )),
         }
+    }
+}
+
+/// Rewrites an error of axum for a client, which knows neither serde nor the parsers of Rust's numbers.
+fn query_fault(text: &str) -> String {
+    let fault = text
+        .strip_prefix("Failed to deserialize query string: ")
+        .unwrap_or(text);
+    let wrong_values = [
+        ("invalid digit found in string", "must be a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "must be a whole number, and is empty",
+        ),
+        ("number too large to fit in target type", "is too large a number"),
+        ("provided string was not `true` or `false`", "must be true or false"),
+    ];
+    match fault.split_once(": ") {
+        Some((name, why)) if why.starts_with("unknown field") => {
+            let known = why.split_once("expected ").map_or("none", |(_, known)| known);
+            let known = known.strip_prefix("one of ").unwrap_or(known);
+            format!("there is no query parameter {name}; known: {known}")
+        }
+        Some((name, why)) => {
+            let known = wrong_values.iter().find(|(text, _)| *text == why);
+            format!("the query parameter {name} {}", known.map_or(why, |(_, must)| must))
+        }
+        None => format!("the query is invalid: {fault}"),
     }
 }
 
@@ -115,4 +146,43 @@ fn none_is<'a>(what: &str, word: &str, all: impl Iterator<Item = &'a str>) -> Pr
     let near = nearest(word, all);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     Problem::new(ProblemCode::InvalidRequest, format!("there is no {what} {word}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Uri;
+
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "only the errors are read")]
+    struct Known {
+        limit: Option<u8>,
+        all: Option<bool>,
+        after: Option<String>,
+    }
+
+    #[test]
+    fn errors_of_query_parameters_name_the_parameter_and_the_expected_value() {
+        let fault = |query: &str| {
+            let uri: Uri = format!("/v1/runs?{query}").parse().expect("a URI");
+            query_fault(&Query::<Known>::try_from_uri(&uri).err().expect("an error").body_text())
+        };
+        assert_eq!(fault("limit=x"), "the query parameter limit must be a whole number");
+        assert_eq!(
+            fault("limit="),
+            "the query parameter limit must be a whole number, and is empty"
+        );
+        assert_eq!(fault("limit=999"), "the query parameter limit is too large a number");
+        assert_eq!(fault("all=1"), "the query parameter all must be true or false");
+        assert_eq!(
+            fault("limt=1"),
+            "there is no query parameter limt; known: `limit`, `all`, `after`"
+        );
+        assert_eq!(
+            fault("limit=1&limit=2"),
+            "the query is invalid: duplicate field `limit`"
+        );
+    }
 }
