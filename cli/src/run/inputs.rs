@@ -114,7 +114,7 @@ fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
         "-" => {
             let text = read_stdin("the run's input (JSON)")
                 .map_err(|error| Failure::usage("UNREADABLE_FILE", format!("cannot read stdin: {error}")))?;
-            parsed("the run's input on stdin", &text)?
+            parsed("input on stdin", &text)?
         }
         text => match text.strip_prefix('@') {
             Some(path) => parsed(path, &files::read_named(path)?)?,
