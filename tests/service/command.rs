@@ -80,6 +80,11 @@ impl Served {
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))
     }
 
+    /// Closes the pipe that the process writes its log to.
+    pub(crate) fn close_log(&mut self) {
+        self.lines = None;
+    }
+
     /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");

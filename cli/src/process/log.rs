@@ -48,7 +48,12 @@ impl LogArgs {
         };
         let shows_contents = filter.max_level_hint() == Some(LevelFilter::TRACE);
         let without_contents = filter_fn(move |about| shows_contents || !may_have_contents(about));
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            // The report of a line that cannot be written would go to stderr too, by a macro that panics: a service would end because
+            // the reader of its log has ended, or the disk of its log is full.
+            .log_internal_errors(false);
         let begun = match self.log_format {
             Format::Text => {
                 let lines = lines.with_writer(|| VisibleLines(io::stderr()));

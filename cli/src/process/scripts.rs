@@ -19,6 +19,8 @@ pub(crate) enum Level {
 #[cfg(feature = "javascript")]
 impl Level {
     pub(crate) fn port(self) -> Arc<ScriptPort> {
+        use std::io::Write as _;
+
         use pirn::script::{ScriptLevel, WorkerProgram};
 
         let level = match self {
@@ -26,9 +28,9 @@ impl Level {
             Self::Process => match WorkerProgram::this_program() {
                 Ok(program) => ScriptLevel::Process(program),
                 Err(error) => {
-                    eprintln!(
-                        "warning: scripts run in this process, because a worker process cannot be started: {error}"
-                    );
+                    let why = "scripts run in this process, because a worker process cannot be started";
+                    // Without stderr, the warning has no reader.
+                    let _ = writeln!(std::io::stderr(), "warning: {why}: {error}");
                     ScriptLevel::Thread
                 }
             },

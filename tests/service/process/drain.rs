@@ -55,3 +55,17 @@ async fn every_run_and_its_streams_end_within_the_grace_period() {
         "CANCELLED"
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn a_service_whose_log_cannot_be_written_continues_until_it_is_stopped() {
+    let folder = crate::command::folder("no-log");
+    std::fs::write(folder.join("echo.json"), crate::command::ECHO).expect("a file");
+    for format in ["text", "json"] {
+        let mut served = crate::command::Served::start(&folder, &["echo.json", "--grace", "0", "--log-format", format]);
+        served.close_log();
+        // Logged, and answered by the service that runs on.
+        served.signal("TERM");
+        assert_eq!(served.ended(), Some(0), "{format}");
+    }
+}
