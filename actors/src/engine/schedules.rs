@@ -249,8 +249,9 @@ impl ScheduleTask {
         while let Some(message) = received.next().await {
             if matches!(message, ToSchedule::Input(Input::Elapsed { .. })) {
                 // A process may have resumed these runs since.
-                let uncancelled = std::mem::take(&mut self.uncancelled);
-                uncancelled.into_iter().for_each(|due| self.cancel(due));
+                for due in std::mem::take(&mut self.uncancelled) {
+                    self.cancel(due);
+                }
             }
             match message {
                 ToSchedule::Begin(kept) => {

@@ -9,8 +9,8 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use pirn::store::MemoryStore;
 use pirn::{
-    Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunCommand, RunError, RunHandle, RunReport,
-    SubscriptionItem, Tool, ToolCall, ToolSpec, When,
+    BlockingEvents, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunCommand, RunError, RunHandle,
+    RunReport, SubscriptionItem, Tool, ToolCall, ToolSpec, When,
 };
 use pirn_actors::host::WorkClock;
 use pirn_definition::definition::PinSection;
@@ -285,8 +285,7 @@ fn play(case: &Case) -> Played {
             Ok(Value::Null)
         }
     };
-    type Events = pirn::BlockingEvents;
-    let started: Arc<Mutex<Option<(RunHandle, Events)>>> = Arc::default();
+    let started: Arc<Mutex<Option<(RunHandle, BlockingEvents)>>> = Arc::default();
     let (starts, run) = (Arc::clone(&own), Arc::clone(&started));
     let begin = move |_: Value| {
         let mut builder = starts.get().expect("is set before the start").run("main").run_id(RUN);

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 
 use crate::durable::faults::external_effects::RUN;
 
+type Edit = fn(&mut Vec<Record>);
+
 /// A store that changes the records of the run when they are read.
 struct Edited {
     store: MemoryStore,
-    edit: fn(&mut Vec<Record>),
+    edit: Edit,
 }
 
 impl Store for Edited {
@@ -54,7 +56,7 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
     let stored = || block_on(store.run(RUN)).expect("is read").expect("is there");
     let before = stored();
     assert!(before.steps >= 2, "{before:?}");
-    let edits: [(&str, fn(&mut Vec<Record>)); 2] = [
+    let edits: [(&str, Edit); 2] = [
         ("in another order", |records| records.swap(0, 1)),
         ("without the first record", |records| drop(records.remove(0))),
     ];
