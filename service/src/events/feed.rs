@@ -87,10 +87,13 @@ impl Feed {
     /// there must not end a stream that has not sent it.
     pub(crate) fn has_read_calls(&self, open: &[Interaction]) -> bool {
         let mut calls = open.iter().filter(|asked| asked.client_tool.is_some());
-        calls.all(|asked| {
-            let asked_at = self.run.questions.asked_at(&asked.id);
-            asked_at.is_some_and(|asked_at| Position::of(asked_at.sequence) <= self.read_to)
-        })
+        calls.all(|asked| self.has_read(asked))
+    }
+
+    /// Returns true if the event of an open question was read.
+    pub(crate) fn has_read(&self, asked: &Interaction) -> bool {
+        let asked_at = self.run.questions.asked_at(&asked.id);
+        asked_at.is_some_and(|asked_at| Position::of(asked_at.sequence) <= self.read_to)
     }
 
     /// True if the log is closed and every event was read.

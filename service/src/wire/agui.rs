@@ -248,7 +248,9 @@ impl EventEncoder for AgUi {
             if !std::mem::take(&mut self.has_asked) {
                 return false;
             }
-            let open = feed.run().handle.interactions().await;
+            let mut open = feed.run().handle.interactions().await;
+            // The run may be ahead of this feed: the client receives the events before a question first.
+            open.retain(|asked| asked.client_tool.is_some() || feed.has_read(asked));
             if open.is_empty() {
                 return false;
             }

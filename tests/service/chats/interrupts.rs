@@ -279,3 +279,30 @@ async fn a_tool_call_that_needs_consent_is_an_interrupt_of_that_call() {
         assert_eq!(ended.last().expect("an end")["result"], "done");
     }
 }
+
+#[tokio::test]
+async fn a_continued_stream_ends_with_an_interrupt_after_all_events_before_the_question() {
+    let ask = |id: &str| json!({"id": id, "type": "USER_INTERACTION", "config": {"question": id}});
+    // More events than a stream reads at a time.
+    let routes = json!([{"condition": "n < 40", "targetNodeId": "count"}]);
+    let workflow = json!({"id": "counts", "variables": [{"name": "n", "value": 0}],
+        "nodes": [{"id": "start", "type": "START"}, ask("first"),
+                  {"id": "count", "type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}},
+                  {"id": "again", "type": "ROUTE", "config": {"routes": routes, "defaultTargetNodeId": "second"}},
+                  ask("second"), {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "count"}, {"from": "count", "to": "again"},
+                  {"from": "second", "to": "end"}]});
+    let world = World::of(Engine::builder().workflows(workflow.to_string()), Options::default()).await;
+    let asked = interrupts(&agui(&world, "counts").await);
+    let answer = json!([resolved(&asked[0], &json!("yes"))]);
+    let first = resume(&world, "counts", &answer).await;
+    // The run waits already when the repeated input opens its stream.
+    let again = resume(&world, "counts", &answer).await;
+    for events in [&first, &again] {
+        let counted = events
+            .iter()
+            .filter(|event| event["stepName"] == "count" && event["type"] == "STEP_FINISHED");
+        assert_eq!(counted.count(), 40, "{events:?}");
+        assert_eq!(interrupts(events)[0]["message"], "second");
+    }
+}
