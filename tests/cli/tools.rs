@@ -323,6 +323,45 @@ fn an_interrupt_ends_every_child_process() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn processes_that_tools_leave_behind_do_not_stay_in_the_process_table() {
+    const CONFIG: &str = r#"
+[[tools]]
+name = "leave"
+description = "Leaves processes behind, in its group and in a session of their own"
+inputSchema = { type = "object" }
+command = { program = "sh", args = ["-c", "sleep 30 >&- 2>&- & setsid true & env -i setsid sleep 0.01 >&- 2>&- &"] }
+
+[[tools]]
+name = "count"
+description = "Counts the children of Pirn that have ended"
+inputSchema = { type = "object" }
+command = { program = "sh", args = ["-c", "n=0; for f in /proc/[0-9]*/stat; do { read -r line <$f; } 2>&- || continue; set -- ${line##*) }; if [ $1 = Z ] && [ $2 = $PPID ]; then n=$((n+1)); fi; done; echo $n"] }
+"#;
+    let mut responses: Vec<Value> = (0..8)
+        .map(|_| json!({"toolCalls": [{"name": "leave", "arguments": {}}]}))
+        .collect();
+    responses.extend([
+        json!({"toolCalls": [{"name": "count", "arguments": {}}]}),
+        json!({"content": "done"}),
+    ]);
+    let ask = json!({"profileId": "m", "prompt": "go", "tools": ["leave", "count"], "maxToolRounds": 20});
+    let file = json!({
+        "workflows": [{"id": "w", "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "e"}], "nodes": [
+            {"id": "s", "type": "START"}, {"id": "a", "type": "LLM", "config": ask}, {"id": "e", "type": "END"}]}],
+        "profiles": [{"id": "m", "provider": "scripted", "responses": responses}],
+    });
+    let folder = Folder::new("left-behind")
+        .with("main.json", &file.to_string())
+        .with("pirn.toml", CONFIG);
+    let said = answers(&folder, &[]);
+    assert_eq!(said.len(), 9, "{said:?}");
+    // Those of the last call may be left; each call leaves three.
+    let ended: usize = said[8].trim().parse().expect("a number");
+    assert!(ended <= 3, "{said:?}");
+}
+
 #[test]
 fn an_invalid_tool_is_reported_with_its_line() {
     let good = "[[tools]]\nname = \"good\"\ndescription = \"d\"\ncommand = { program = \"p\" }\n\n";

@@ -7,6 +7,7 @@
 //!    table is read.
 //! 3. An orphan that has cleared its environment has neither a mark nor a known parent. It is found only if this process adopts
 //!    orphans ([`adopt_orphans`]): then it becomes a child of this process and is killed with it.
+//! 4. Adopted orphans that have exited are reaped with each search, also those that no search has found.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{family_of, kill_every_child, kill_family};
@@ -86,6 +87,8 @@ mod linux {
     /// An entry of the process table.
     struct Line {
         parent: u32,
+        group: u32,
+        session: u32,
         is_over: bool,
         is_of_the_kernel: bool,
         /// Start time in clock ticks since the system's boot.
@@ -212,6 +215,7 @@ mod linux {
     /// are reaped here, because no other code waits for them.
     fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Found) {
         let own = std::process::id();
+        let mut has_reaped = false;
         // Process ids of the previous table. A new process that exits while the table is read may have started one that is missing
         // in it.
         let mut known = BTreeSet::new();
@@ -219,6 +223,9 @@ mod linux {
         for _ in 0..MOST_ROUNDS {
             let listed = listed();
             let table = table(&listed);
+            if !std::mem::replace(&mut has_reaped, true) {
+                reap_orphans(&table);
+            }
             let found = find(&table);
             let is_over = |id: &u32| table.get(id).is_none_or(|line| line.is_over);
             let is_anybody_missed =
@@ -242,6 +249,22 @@ mod linux {
             in_vain = if is_anybody_left { 0 } else { in_vain + 1 };
             if !is_anybody_left && !is_anybody_missed || in_vain == MOST_IN_VAIN {
                 return;
+            }
+        }
+    }
+
+    /// Reaps the orphans that this process has adopted and that have exited. Without it, one that exits before its mark is read stays
+    /// in the process table as long as this process lives.
+    fn reap_orphans(table: &BTreeMap<u32, Line>) {
+        let own = std::process::id();
+        let Some(here) = table.get(&own) else { return };
+        for (id, line) in table.iter().filter(|(_, line)| line.is_over && line.parent == own) {
+            // The programs that this process starts are in its session, and lead a group or are in its group. They are left to the
+            // code that waits for them, because their ids may be reused once they are reaped.
+            let is_adopted = line.session != here.session || line.group != *id && line.group != here.group;
+            if let Some(pid) = i32::try_from(*id).ok().and_then(Pid::from_raw).filter(|_| is_adopted) {
+                let is_reaped = waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
+                tracing::trace!(id, is_reaped, "an adopted orphan has ended");
             }
         }
     }
@@ -270,7 +293,9 @@ mod linux {
         Some(Line {
             is_over: matches!(fields.next()?, "Z" | "X"),
             parent: fields.next()?.parse().ok()?,
-            is_of_the_kernel: fields.nth(4)?.parse::<u32>().ok()? & OF_THE_KERNEL != 0,
+            group: fields.next()?.parse().ok()?,
+            session: fields.next()?.parse().ok()?,
+            is_of_the_kernel: fields.nth(2)?.parse::<u32>().ok()? & OF_THE_KERNEL != 0,
             began: fields.nth(12)?.parse().ok()?,
         })
     }
@@ -281,9 +306,10 @@ mod linux {
 
         #[test]
         fn a_process_table_line_is_parsed_with_any_program_name() {
-            let stat = "7 (a) b) Z 1 (x) S 42 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 1 2";
+            let stat = "7 (a) b) Z 1 (x) S 42 6 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 1 2";
             let line = line(stat).expect("a line");
             assert_eq!((line.parent, line.is_over, line.began), (42, false, 9000));
+            assert_eq!((line.group, line.session), (6, 5));
             assert!(!line.is_of_the_kernel);
             let own = table(&listed()).remove(&std::process::id()).expect("this process");
             assert!(!own.is_over && own.parent == std::os::unix::process::parent_id());
