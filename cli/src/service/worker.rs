@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let grace = Duration::from_secs(args.grace);
     let carried = runtime.block_on(async {
         let health = match args.health {
-            Some(address) => Some(HealthPort::open(address, &engine).await?),
+            Some(address) => Some(HealthPort::open(address, &engine)?),
             None => None,
         };
         let carried = carry(&engine, &served, args.carry as usize, health.as_ref(), &interrupt).await;
@@ -138,7 +138,7 @@ struct HealthPort {
 }
 
 impl HealthPort {
-    async fn open(address: SocketAddr, engine: &Engine) -> Result<Self, Failure> {
+    fn open(address: SocketAddr, engine: &Engine) -> Result<Self, Failure> {
         let unusable = |error: std::io::Error| {
             let failure = Failure::usage("CANNOT_LISTEN", format!("cannot listen on {address}: {error}"));
             failure.with_help("name another address by --health")
