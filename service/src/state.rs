@@ -329,7 +329,7 @@ impl Service {
         &self.shared.stopped
     }
 
-    /// Returns the client that forwards requests to services of the same store; `None` if TLS cannot be set up.
+    /// Returns the client that forwards requests to services of the same store; `None` if TLS cannot be initialised.
     pub(super) fn forwarder(&self) -> Option<&reqwest::Client> {
         let client = self.shared.forwarder.get_or_init(|| {
             let client = reqwest::Client::builder()

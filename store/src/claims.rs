@@ -43,7 +43,7 @@ pub trait Claims: Send + Sync + 'static {
     fn tell(&self, run: &str, request: String) -> Pending<Option<String>>;
 
     /// Returns the base URL of the service in the process that owns a run; none if that is this process, or if the run has no owner,
-    /// or its owner no such URL ([`advertised_in`]). The default knows no URLs.
+    /// or its owner no such URL ([`advertised_in`]). The default returns `None`.
     fn owner_address(&self, _run: &str) -> Pending<Option<String>> {
         Box::pin(std::future::ready(Ok(None)))
     }

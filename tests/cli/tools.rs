@@ -357,7 +357,7 @@ command = { program = "sh", args = ["-c", "n=0; for f in /proc/[0-9]*/stat; do {
         .with("pirn.toml", CONFIG);
     let said = answers(&folder, &[]);
     assert_eq!(said.len(), 9, "{said:?}");
-    // Those of the last call may be left; each call leaves three.
+    // The three processes of the last call may not be reaped yet.
     let ended: usize = said[8].trim().parse().expect("a number");
     assert!(ended <= 3, "{said:?}");
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, Worker};
 
-/// Starts a worker whose schedule starts a run each second, which cancels the previous one.
+/// Starts a worker with a schedule that starts a run each second and cancels the previous one.
 fn schedules(cluster: &Cluster, log: &str) -> Child {
     let nap = json!({"id": "nap", "type": "WAIT", "config": {"seconds": 600}});
     let work = json!({"id": "work", "nodes": [{"id": "start", "type": "START"}, nap, {"id": "end", "type": "END"}],

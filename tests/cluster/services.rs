@@ -21,7 +21,7 @@ impl Service {
         Self::start_at(cluster, "127.0.0.1:0", name, more)
     }
 
-    /// Serves main.json at an address that other services of the cluster know.
+    /// Serves main.json at an address that is advertised to the other services.
     fn start_advertised(cluster: &Cluster, name: &str) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("an address").to_string();

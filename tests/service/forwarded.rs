@@ -48,7 +48,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns services that know the owner's address.
+    /// Returns services that can look up the owner's address.
     async fn new() -> Self {
         let pair = Self::with(Access::default()).await;
         pair.store.advertise(&format!("http://{}", pair.owner.address));
@@ -310,11 +310,11 @@ async fn the_events_come_from_the_journal_if_the_owner_does_not_answer_or_does_n
     }
 }
 
-/// An event of a stand-in for the owner, with the head of its answer.
+/// Event that the owner's double sends, with the head of its response.
 const STARTED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
                        13\r\nid: 2\ndata: \"two\"\n\n\r\n";
 
-/// Answers a request with one event of a stream that goes on. Returns the connection and the head of the request.
+/// Answers a request with one event of a stream that stays open. Returns the connection and the head of the request.
 async fn started(listener: &TcpListener) -> (TcpStream, String) {
     let (mut connection, _) = listener.accept().await.expect("a connection");
     let mut head = String::new();

@@ -48,7 +48,7 @@ const HOP_BY_HOP: [&str; 10] = [
 /// A request that can be forwarded.
 pub(super) struct Forwardable {
     method: Method,
-    /// Path and query, without the prefix of a router that contains the service's routes: the owner's address has its own.
+    /// Path and query, without the prefix of a router that contains the service's routes: the owner's address contains its prefix.
     path: String,
     pub(super) headers: HeaderMap,
     body: Bytes,
@@ -165,7 +165,7 @@ impl Forwardable {
             why,
             "forwarding a request to the service that owns the run failed"
         );
-        // A request that changes something may have had its effect: this service must not carry it out once more.
+        // A request that changes something may have had its effect: this service must not execute it again.
         if is_unsent || only_reads(&self.method) {
             return Ok(None);
         }
@@ -176,7 +176,7 @@ impl Forwardable {
     /// True if a status is the owner's answer to the caller.
     fn is_answer(&self, status: StatusCode) -> bool {
         match status {
-            // This service has accepted the token. The owner does not know it, or not the host in its address.
+            // This service accepted the token. The owner refuses it, or the host in its address.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => false,
             // A proxy in front of an owner that is down, or an owner with too many streams. This service can read for the caller.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -190,7 +190,7 @@ impl Forwardable {
 /// Returns the headers of a caller for the owner.
 fn request_headers(headers: &HeaderMap) -> HeaderMap {
     let mut forwarded = end_to_end(headers);
-    // `Origin` was checked against this service's host, and its own origins: the owner may have others.
+    // `Origin` was checked by this service; the owner may allow other origins.
     for name in [header::HOST, header::CONTENT_LENGTH, header::ORIGIN] {
         forwarded.remove(name);
     }
@@ -201,7 +201,7 @@ fn request_headers(headers: &HeaderMap) -> HeaderMap {
 /// Returns the headers of the owner's answer for the caller.
 fn response_headers(headers: &HeaderMap) -> HeaderMap {
     let mut answered = end_to_end(headers);
-    // The CORS layer of this service adds its own.
+    // The CORS layer of this service adds these headers.
     answered.remove(header::VARY);
     let of_cors = |name: &&HeaderName| name.as_str().starts_with("access-control-");
     let of_cors: Vec<HeaderName> = answered.keys().filter(of_cors).cloned().collect();
@@ -224,7 +224,7 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     forwarded.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Streams the owner's answer. If the owner or this service stops, the response breaks off, and the caller can request the rest.
+/// Streams the owner's answer. If the owner or this service stops, the response is aborted, and the caller can request the rest.
 fn relayed(service: &Service, answer: reqwest::Response, permit: impl Send + 'static) -> Response {
     let (status, headers) = (answer.status(), response_headers(answer.headers()));
     let (stopped, at_most) = (service.stopped().clone(), service.limits().keep_alive * MISSED_COMMENTS);

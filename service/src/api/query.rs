@@ -85,7 +85,7 @@ impl<T: DeserializeOwned> FromRequestParts<Service> for Parameters<T> {
     }
 }
 
-/// Rewrites an error of axum for a client, which knows neither serde nor the parsers of Rust's numbers.
+/// Rewrites an error of axum without the terms of serde and of Rust's number parsers.
 fn query_fault(text: &str) -> String {
     let fault = text
         .strip_prefix("Failed to deserialize query string: ")

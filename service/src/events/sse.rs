@@ -159,7 +159,7 @@ pub(crate) fn response(feed: Feed, wire: impl EventEncoder, guard: impl OnStream
     sse_response(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
 }
 
-/// Streams a feed to its end. If the run leaves this process, the response breaks off: the run has not ended, and the client can resume
+/// Streams a feed to its end. If the run leaves this process, the response is aborted: the run has not ended, and the client can resume
 /// the stream.
 pub(crate) fn until_left(feed: Feed, wire: impl EventEncoder) -> Response {
     let has_left = Arc::new(AtomicBool::new(false));

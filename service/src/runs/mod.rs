@@ -87,7 +87,7 @@ pub(crate) struct RunInfo {
     pub(crate) session: Option<String>,
     /// Milliseconds since the Unix epoch. Of a new run, the time of the request: see [`Runs::began`].
     pub(crate) started_at: AtomicU64,
-    /// Run and step of which the run is a fork, as in its report. Boxed, because few runs are forks.
+    /// Base and step of a fork, as in its report. Boxed, because few runs are forks.
     pub(crate) forked_from: Option<Box<Value>>,
 }
 

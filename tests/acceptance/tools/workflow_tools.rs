@@ -344,8 +344,12 @@ fn agents_of(graph: &Value) -> (String, usize) {
     let profiles = bundle["profiles"].as_array_mut().expect("a list");
     profiles.push(json!({"id": "echo", "provider": "echo"}));
     profiles.push(json!({"id": "writer", "provider": "scripted", "responses": [writes, {"content": "a"}, writes, {"content": "b"}]}));
-    let called: Vec<Value> = (0..10).map(|n| call(&format!("c{n}"), "math_double", json!({"n": n}))).collect();
-    profiles.push(json!({"id": "caller", "provider": "scripted", "responses": [{"toolCalls": called}, {"content": "called"}]}));
+    let called: Vec<Value> = (0..10)
+        .map(|n| call(&format!("c{n}"), "math_double", json!({"n": n})))
+        .collect();
+    profiles.push(
+        json!({"id": "caller", "provider": "scripted", "responses": [{"toolCalls": called}, {"content": "called"}]}),
+    );
     let ran = run(&bundle, json!(null));
     let is_submitted = |id: &str| id.starts_with("own@") || id.starts_with("dynamic@");
     let threads = ran.report.threads.iter();

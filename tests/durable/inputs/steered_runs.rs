@@ -168,7 +168,7 @@ fn asks(id: &str, tools: bool) -> Value {
     )
 }
 
-/// Model calls with and without tools, a fork whose main path calls a model, and a workflow that shares the conversation.
+/// Model calls with and without tools, a fork with a model call on its main path, and a workflow that shares the conversation.
 fn bundle(case: &Case) -> Value {
     let fork = json!({"forkPathIds": ["p0", "p1"], "childNodeIds": ["b0", "b1"], "forkStrategy": "parallel"});
     let join = json!({"forkPathIds": ["p0", "p1"], "joinStrategy": "ALL_COMPLETED"});
@@ -233,7 +233,7 @@ fn sender(case: &Case) -> Value {
 
 type Results = Arc<Mutex<BTreeMap<usize, Result<(), String>>>>;
 
-/// What a run did with the messages.
+/// Handling of the messages by a run.
 struct Played {
     report: Arc<RunReport>,
     events: Vec<Arc<Event>>,

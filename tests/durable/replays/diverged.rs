@@ -1,4 +1,4 @@
-//! Runs whose journal is not the one that they wrote.
+//! Runs with a changed journal.
 
 use std::time::Duration;
 
