@@ -389,6 +389,30 @@ fn a_schedule_cancels_its_previous_run_through_the_process_that_owns_it() {
 }
 
 #[test]
+fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap() {
+    let store = MemoryStore::new();
+    let shared = Shared {
+        store: store.clone(),
+        sent: Arc::default(),
+    };
+    let engine = asking(shared, &Value::Null);
+    live(&engine, "one");
+    let (begun, skipped) = ("t@1970-01-01T00:01:00+00:00", "t@1970-01-01T00:02:00+00:00");
+    assert_eq!(runs_of(&store, "t"), [begun]);
+    // The other process saw the end of the first run before the second time, and this one after it.
+    let other = asking(store.clone(), &json!({"enabled": false}));
+    other.run("work").run_id(skipped).start().expect("starts");
+    other.wait_idle();
+    engine.find(begun).expect("is owned").cancel("over");
+    live(&engine, "two");
+    assert_eq!(runs_of(&store, "t"), [begun, skipped]);
+    other.find(skipped).expect("is owned").cancel("over");
+    other.wait_idle();
+    live(&engine, "three");
+    assert_eq!(runs_of(&store, "t").len(), 3, "the schedule continues");
+}
+
+#[test]
 fn processes_that_share_a_store_agree_on_the_random_delays_of_a_schedule() {
     let started = |seed: u64| {
         let store = MemoryStore::new();

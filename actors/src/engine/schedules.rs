@@ -14,7 +14,7 @@ use pirn_definition::Millis;
 use pirn_definition::definition::{ScheduleDefinition, TriggerDefinition, schedule_name};
 use pirn_definition::error::RunErrorCode;
 use pirn_definition::times::Times;
-use pirn_events::schedule::{Effect, Input, ScheduleMachine, ScheduleState};
+use pirn_events::schedule::{Effect, Input, ScheduleMachine, ScheduleState, Skip};
 use pirn_events::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;
@@ -179,7 +179,10 @@ impl EngineShared {
         known.insert((owner.clone(), trigger.id.clone()), begun);
         let engine = self.handle();
         let job = Box::new(move |host: &Host, _| {
-            let seed = memory.seed(&name).unwrap_or_else(|| host.random());
+            let shared_seed = memory.seed(&name);
+            // Drawn in any case, so that the later random numbers of the engine do not depend on the kind of store.
+            let own_seed = host.random();
+            let seed = shared_seed.unwrap_or(own_seed);
             let jitter = (schedule.jitter_ms.unwrap_or_default(), seed);
             let policies = (schedule.overlap, schedule.catch_up);
             let machine = ScheduleMachine::new(times.clone(), policies, jitter, trigger.max_triggers);
@@ -196,6 +199,8 @@ impl EngineShared {
                 mail,
                 timer: None,
                 before: BTreeSet::new(),
+                is_shared: shared_seed.is_some(),
+                skipped: BTreeSet::new(),
                 uncancelled: BTreeSet::new(),
             };
             host.spawn(None, carried.live(received).boxed_local());
@@ -237,6 +242,11 @@ struct ScheduleTask {
     timer: Option<TimerHandle>,
     /// Times of unfinished runs that earlier processes started.
     before: BTreeSet<Millis>,
+    /// True if other processes have the schedule too.
+    is_shared: bool,
+    /// Times that were skipped because of an overlap. Another process may have seen the end of the earlier run before, and started the
+    /// run of the time.
+    skipped: BTreeSet<Millis>,
     /// Times of runs to cancel that no process or another one owns.
     uncancelled: BTreeSet<Millis>,
 }
@@ -259,8 +269,12 @@ impl ScheduleTask {
                     self.fired.store(started, Ordering::Relaxed);
                     self.step(Input::Begin(kept));
                 }
-                // No callback reports the end of a run of an earlier process, so the store is queried before the next decision.
-                ToSchedule::Input(input @ Input::Elapsed { .. }) if !self.before.is_empty() => self.look(input),
+                // No callback reports the runs of another process, so the store is queried before the next decision.
+                ToSchedule::Input(input @ Input::Elapsed { .. })
+                    if !self.before.is_empty() || !self.skipped.is_empty() =>
+                {
+                    self.look(input);
+                }
                 ToSchedule::Input(input) => self.step(input),
                 ToSchedule::Start { due, begun } => match begun {
                     EarlierRun::No => self.start(due),
@@ -282,7 +296,7 @@ impl ScheduleTask {
     }
 
     fn look(&self, input: Input) {
-        let runs = self.before.iter().map(|due| {
+        let runs = self.before.union(&self.skipped).map(|due| {
             let due = *due;
             self.memory.begun(&self.run_id(due)).map(move |begun| (due, begun))
         });
@@ -290,6 +304,13 @@ impl ScheduleTask {
     }
 
     fn looked(&mut self, due: Millis, begun: EarlierRun) {
+        if self.skipped.remove(&due) {
+            if matches!(begun, EarlierRun::No) {
+                return;
+            }
+            self.before.insert(due);
+            self.step(Input::Found { due });
+        }
         let is_over = match begun {
             EarlierRun::Somewhere => false,
             // A run that has not been resumed yet does not delay the schedule.
@@ -325,6 +346,9 @@ impl ScheduleTask {
                 }
                 Effect::Cancel { due } => self.cancel(due),
                 Effect::Skipped { due, why } => {
+                    if matches!(why, Skip::Overlaps) && self.is_shared {
+                        self.skipped.insert(due);
+                    }
                     let (schedule, due) = (&self.name, self.times.shown(due));
                     tracing::info!(schedule, due, ?why, "a scheduled time was skipped");
                 }

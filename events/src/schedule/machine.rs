@@ -6,6 +6,7 @@
 //! | Elapsed | handles the times that are due: the last one by `overlap`, earlier ones as missed; sets the next timer |
 //! | Elapsed of another generation | ignored |
 //! | Ended | the run of that time has ended: the first queued time starts |
+//! | Found | another process has started the run of a time that this one skipped: it counts like one of this process |
 //! | Disable | invalidates the timer and clears the queue |
 //! | Begin of a disabled schedule | restores the runs under way; they start again when the schedule is enabled |
 //! | Enable | continues from now; times that passed while the schedule was disabled are ignored |
@@ -53,6 +54,11 @@ pub enum Input {
     },
     /// The run of this time has ended or could not start.
     Ended {
+        /// The time of the run.
+        due: Millis,
+    },
+    /// Another process has started the run of this time, which was skipped here.
+    Found {
         /// The time of the run.
         due: Millis,
     },
@@ -211,6 +217,12 @@ impl ScheduleMachine {
             Input::Ended { due } => {
                 if self.running.remove(&due) {
                     self.start_queued(out);
+                    self.handled(out);
+                }
+            }
+            Input::Found { due } => {
+                if self.running.insert(due) {
+                    self.started += 1;
                     self.handled(out);
                 }
             }
@@ -440,7 +452,7 @@ mod tests {
                 match input {
                     Input::Ended { due } => drop(ends.remove(&(at, due))),
                     Input::Elapsed { .. } => timer = None,
-                    Input::Begin(_) | Input::Disable | Input::Enable => {}
+                    Input::Begin(_) | Input::Found { .. } | Input::Disable | Input::Enable => {}
                 }
                 now = at;
                 next = Some(input);
@@ -585,6 +597,31 @@ mod tests {
         out.clear();
         machine.step(4 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
         assert_eq!(out.first(), Some(&Effect::Start { due: 4 * MINUTE }));
+    }
+
+    #[test]
+    fn a_skipped_time_whose_run_another_process_started_counts_for_the_overlap_and_for_the_limit() {
+        let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, Some(2));
+        let mut out = Vec::new();
+        machine.step(0, Input::Begin(None), &mut out);
+        machine.step(MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        machine.step(2 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        machine.step(2 * MINUTE + 1, Input::Ended { due: MINUTE }, &mut out);
+        machine.step(2 * MINUTE + 2, Input::Found { due: 2 * MINUTE }, &mut out);
+        let (started, why) = (2, Skip::Overlaps);
+        let running = vec![2 * MINUTE];
+        let last = 2 * MINUTE;
+        assert_eq!(
+            out.last(),
+            Some(&Effect::Keep(ScheduleState { last, started, running }))
+        );
+        out.clear();
+        machine.step(3 * MINUTE, Input::Elapsed { generation: 3 }, &mut out);
+        assert_eq!(out.first(), Some(&Effect::Skipped { due: 3 * MINUTE, why }));
+        assert!(
+            !out.iter().any(|effect| matches!(effect, Effect::SetTimer { .. })),
+            "the limit is reached: {out:?}"
+        );
     }
 
     #[test]
