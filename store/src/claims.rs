@@ -63,10 +63,14 @@ pub trait Claims: Send + Sync + 'static {
     }
 }
 
-/// Returns the label of a process in its claims, with the base URL of its service. A URL in the label needs no field in the server's
-/// schema, and expires with the claims.
-pub fn label_with_address(label: &str, address: Option<&str>) -> String {
-    address.map_or_else(|| label.to_owned(), |address| format!("{label} {address}"))
+/// Returns the label of this process in its claims: `name` (default: the process id), and the base URL of its service. A URL in the label
+/// needs no field in the server's schema, and expires with the claims.
+pub fn process_label(name: Option<String>, address: Option<&str>) -> String {
+    let name = name.unwrap_or_else(|| format!("pid {}", std::process::id()));
+    match address {
+        Some(address) => format!("{name} {address}"),
+        None => name,
+    }
 }
 
 /// Returns the base URL in the name of a process.
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_process_contains_the_address_of_its_service() {
-        let named = |label: &str, address| format!("{} 1a2b3c4d", label_with_address(label, address));
+        let named = |label: &str, address| format!("{} 1a2b3c4d", process_label(Some(label.to_owned()), address));
         let address = "http://svc-a:7474/pirn";
         assert_eq!(advertised_in(&named("pid 7", Some(address))), Some(address));
         assert_eq!(advertised_in(&named("at https://other", Some(address))), Some(address));

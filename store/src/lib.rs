@@ -73,7 +73,7 @@ mod sqlite;
 mod starter;
 mod store;
 
-pub use claims::{Assignment, Claims, advertised_in, label_with_address};
+pub use claims::{Assignment, Claims, advertised_in, process_label};
 pub use commit::{Commit, NewRun, Precondition, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
 pub use error::{Pending, StoreError};

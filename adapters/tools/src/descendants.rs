@@ -215,15 +215,14 @@ mod linux {
     /// are reaped here, because no other code waits for them.
     fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Found) {
         let own = std::process::id();
-        let mut has_reaped = false;
         // Process ids of the previous table. A new process that exits while the table is read may have started one that is missing
         // in it.
         let mut known = BTreeSet::new();
         let mut in_vain = 0;
-        for _ in 0..MOST_ROUNDS {
+        for round in 0..MOST_ROUNDS {
             let listed = listed();
             let table = table(&listed);
-            if !std::mem::replace(&mut has_reaped, true) {
+            if round == 0 {
                 reap_orphans(&table);
             }
             let found = find(&table);
@@ -233,7 +232,7 @@ mod linux {
             known = listed;
             let mut is_anybody_left = false;
             for (id, line) in found.programs.iter().filter_map(|id| Some((*id, table.get(id)?))) {
-                let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
+                let Some(pid) = pid_of(id) else {
                     continue;
                 };
                 if line.is_over {
@@ -262,11 +261,15 @@ mod linux {
             // The programs that this process starts are in its session, and lead a group or are in its group. They are left to the
             // code that waits for them, because their ids may be reused once they are reaped.
             let is_adopted = line.session != here.session || line.group != *id && line.group != here.group;
-            if let Some(pid) = i32::try_from(*id).ok().and_then(Pid::from_raw).filter(|_| is_adopted) {
+            if let Some(pid) = pid_of(*id).filter(|_| is_adopted) {
                 let is_reaped = waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
                 tracing::trace!(id, is_reaped, "an adopted orphan has ended");
             }
         }
+    }
+
+    fn pid_of(id: u32) -> Option<Pid> {
+        i32::try_from(id).ok().and_then(Pid::from_raw)
     }
 
     /// Returns the ids of all visible processes.

@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 use pirn_store::command_order::Extent;
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace, Session,
-    Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in, label_with_address,
+    Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in, process_label,
 };
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -106,8 +106,7 @@ impl PostgresStore {
             server.one::<String>(&on, "SELECT gen_random_uuid()::text").await
         })
         .map_err(failed)??;
-        let name = options.name.unwrap_or_else(|| format!("pid {}", std::process::id()));
-        let name = label_with_address(&name, options.advertise.as_deref());
+        let name = process_label(options.name, options.advertise.as_deref());
         // Makes the name unique among processes.
         let worker = format!("{name} {}", &writer[..8]);
         // A claim has whole seconds, and one of 0 would expire at once.

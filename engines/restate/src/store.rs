@@ -9,8 +9,7 @@ use std::time::Duration;
 use pirn_store::command_order::{CommandOrder, Extent};
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Pending, Precondition, Record, Removed, Run, RunFilter, RunPlace,
-    RunStatus, Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in,
-    label_with_address,
+    RunStatus, Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer, advertised_in, process_label,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -108,10 +107,7 @@ impl RestateStore {
             held: Arc::clone(&held),
             // A shorter claim would expire during an ordinary call.
             claim: options.claim.max(Duration::from_secs(1)),
-            name: label_with_address(
-                &options.name.unwrap_or_else(|| format!("pid {}", std::process::id())),
-                options.advertise.as_deref(),
-            ),
+            name: process_label(options.name, options.advertise.as_deref()),
             process: Mutex::default(),
             is_known: Notify::new(),
             assignments: assign,

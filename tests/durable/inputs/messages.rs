@@ -64,7 +64,7 @@ fn text(message: &Message) -> String {
 }
 
 /// Asserts that each reply with calls is followed by its results, without a message between them.
-fn assert_blocks_are_whole(messages: &[Arc<Message>]) {
+pub(super) fn assert_blocks_are_whole(messages: &[Arc<Message>]) {
     for (at, message) in messages.iter().enumerate() {
         let results = messages[at + 1..].iter().take(message.tool_calls.len());
         let results: Vec<_> = results.filter_map(|result| result.tool_call_id.as_deref()).collect();
@@ -73,8 +73,8 @@ fn assert_blocks_are_whole(messages: &[Arc<Message>]) {
     }
 }
 
-/// Takes [`PART`].
-struct Look;
+/// A tool of a call of this many milliseconds.
+pub(super) struct Look(pub(super) u64);
 
 impl Tool for Look {
     fn spec(&self) -> ToolSpec {
@@ -85,8 +85,9 @@ impl Tool for Look {
         }
     }
     fn call(&self, _: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        let millis = self.0;
         async move {
-            clock.sleep(PART).await;
+            clock.sleep(millis).await;
             Ok("looked".to_owned())
         }
         .boxed()
@@ -194,7 +195,7 @@ impl Process {
             .workflows(sender(messages).to_string())
             .async_function("say", say)
             .async_function("begin", begin)
-            .tool(Arc::new(Look))
+            .tool(Arc::new(Look(PART)))
             .model("slow", Arc::new(Slow))
             .build()
             .expect("builds");

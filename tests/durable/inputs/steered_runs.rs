@@ -9,10 +9,9 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use pirn::store::MemoryStore;
 use pirn::{
-    BlockingEvents, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunCommand, RunError, RunHandle,
-    RunReport, SubscriptionItem, Tool, ToolCall, ToolSpec, When,
+    BlockingEvents, Engine, EventType, Model, ModelCall, ModelReply, Role, RunCommand, RunError, RunHandle, RunReport,
+    SubscriptionItem, ToolCall, When,
 };
-use pirn_actors::host::WorkClock;
 use pirn_definition::definition::PinSection;
 use pirn_events::event::Event;
 use pirn_tests::world::{line, node, wait, workflow};
@@ -20,6 +19,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
+use super::messages::{Look, assert_blocks_are_whole};
 use crate::durable::faults::external_effects::RUN;
 
 /// Milliseconds of a model call and of a tool call.
@@ -124,38 +124,6 @@ impl Model for Echo {
             })
         }
         .boxed()
-    }
-}
-
-/// Asserts that each reply with calls is followed by its results, without a message between them.
-fn assert_blocks_are_whole(messages: &[Arc<Message>]) {
-    for (at, message) in messages.iter().enumerate() {
-        let results = messages[at + 1..].iter().take(message.tool_calls.len());
-        let results: Vec<_> = results.filter_map(|result| result.tool_call_id.as_deref()).collect();
-        let calls: Vec<_> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
-        assert_eq!(results, calls, "{messages:#?}");
-    }
-}
-
-struct Look;
-
-impl Tool for Look {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "look".to_owned(),
-            description: "Looks".to_owned(),
-            parameters: json!({"type": "object"}),
-        }
-    }
-    fn call(&self, _: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {
-        async move {
-            clock.sleep(PART).await;
-            Ok("looked".to_owned())
-        }
-        .boxed()
-    }
-    fn is_external(&self) -> bool {
-        false
     }
 }
 
@@ -302,7 +270,7 @@ fn play(case: &Case) -> Played {
         .workflows(sender(case).to_string())
         .async_function("send", sends)
         .async_function("begin", begin)
-        .tool(Arc::new(Look))
+        .tool(Arc::new(Look(PART)))
         .model("echo", Arc::new(Echo(Arc::clone(&requests))))
         .model("summary", Arc::new(Echo(Arc::clone(&requests))))
         .build()
