@@ -1,5 +1,7 @@
 //! Tests of the other primitives on one or two real threads. `loom-tests` runs all interleavings.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::panic::catch_unwind;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use pirn_sync::{DrainGate, Lost, Quota, Refused, completion};
+use pirn_sync::{Batch, Batches, DrainGate, Lost, Quota, Refused, completion};
 
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -41,7 +43,11 @@ fn a_completion_is_seen_by_every_waiter_early_and_late() {
             Poll::Ready(Ok("done"))
         );
     }
-    assert_eq!(early.clone().wait_timeout(AT_ONCE), Some(Ok("done")));
+    let late = early.clone();
+    assert_eq!(
+        (late.peek(), late.wait_timeout(AT_ONCE)),
+        (Some(Ok("done")), Some(Ok("done")))
+    );
 }
 
 #[test]
@@ -76,7 +82,9 @@ fn a_gate_admits_up_to_its_limit_and_none_after_closing() {
     assert_eq!(gate.try_enter().unwrap_err(), Refused::Full { limit: 2 });
     drop(first);
     let third = gate.try_enter().unwrap();
+    assert!(!gate.is_closed());
     gate.close();
+    assert!(gate.is_closed());
     drop((second, third));
     assert_eq!(gate.try_enter().unwrap_err(), Refused::Closed);
     assert_eq!(gate.inside(), 0);
@@ -119,4 +127,81 @@ fn many_threads_together_claim_a_quota_up_to_its_limit() {
     claimed.sort_unstable();
     assert_eq!(claimed, (1..=100).collect::<Vec<_>>());
     assert_eq!((quota.claimed(), quota.claim()), (100, None));
+}
+
+/// Mailbox of the single thread, and the messages that it must contain: the items of a batch, or none for another message.
+#[derive(Default)]
+struct Mailbox {
+    sent: RefCell<VecDeque<Option<Batch<u32>>>>,
+    expected: VecDeque<Option<Vec<u32>>>,
+    /// True if the last expected message is a batch that accepts items.
+    is_open: bool,
+}
+
+const MOST: usize = 2;
+
+impl Mailbox {
+    fn send(&self, message: Option<Batch<u32>>) {
+        self.sent.borrow_mut().push_back(message);
+    }
+
+    fn step(&mut self, batches: &Batches<u32>, operation: u32, item: u32) {
+        match operation {
+            // An item, during the sending of which a batch is sent, another message is sent, or nothing happens.
+            0..3 => {
+                let is_added = self.is_open;
+                batches.put(item, |batch| {
+                    if operation == 1 {
+                        batches.put(item + 100, |other| self.send(Some(other)));
+                    } else if operation == 2 {
+                        self.send(None);
+                        batches.seal();
+                    }
+                    self.send(Some(batch));
+                });
+                if is_added {
+                    let items = self.expected.back_mut().unwrap().as_mut().unwrap();
+                    items.push(item);
+                    self.is_open = items.len() < MOST;
+                } else {
+                    let crossing = [None, Some(Some(vec![item + 100])), Some(None)];
+                    self.expected.extend(crossing[operation as usize].clone());
+                    self.expected.push_back(Some(vec![item]));
+                    self.is_open = operation == 0;
+                }
+            }
+            3 => {
+                self.send(None);
+                batches.seal();
+                self.expected.push_back(None);
+                self.is_open = false;
+            }
+            _ => {
+                let received = self.sent.borrow_mut().pop_front();
+                let expected = self.expected.pop_front();
+                self.is_open &= !self.expected.is_empty();
+                if operation == 4 {
+                    assert_eq!(received.map(|message| message.map(Batch::take)), expected);
+                }
+            }
+        }
+        let untaken = self.expected.iter().flatten().count();
+        assert_eq!(format!("{batches:?}"), format!("Batches {{ untaken: {untaken}, .. }}"));
+        assert_eq!(self.sent.borrow().len(), self.expected.len());
+    }
+}
+
+#[test]
+fn a_batch_accepts_up_to_its_limit_while_it_is_the_last_message_and_a_dropped_one_retains_nothing() {
+    const OPERATIONS: u32 = 6;
+    const LENGTH: u32 = 6;
+    for sequence in 0..OPERATIONS.pow(LENGTH) {
+        let (batches, mut mailbox) = (Batches::new(MOST), Mailbox::default());
+        for at in 0..LENGTH {
+            mailbox.step(&batches, sequence / OPERATIONS.pow(at) % OPERATIONS, at);
+        }
+        while !mailbox.expected.is_empty() {
+            mailbox.step(&batches, 4, 0);
+        }
+    }
 }
