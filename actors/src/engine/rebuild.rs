@@ -158,6 +158,11 @@ impl EngineShared {
         Ok(self.sessions.abandoned_before(&session.id, run_id))
     }
 
+    /// Removes a run without an owner from the queue of its session. The next run of the session gets the turn if it waits for it.
+    pub fn leave_session(&self, session: SessionSeed, run_id: &Arc<str>) {
+        self.sessions.enter_again(session, run_id).leave(None);
+    }
+
     /// Sends an external input to a run. Returns false if this engine has no run of this id.
     pub fn tell(&self, run_id: &str, message: Message) -> bool {
         self.tell_run(run_id, SupervisorMsg::Tell(message)).is_ok()

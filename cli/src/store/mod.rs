@@ -106,6 +106,20 @@ pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
             .with_help("name the config that has them: --profiles FILE; the run is unchanged"),
         ResumeError::Undecided(_) => Failure::failed(error.code(), error.to_string())
             .with_help("check whether the call took effect; then use --in-doubt repeat or --in-doubt fail"),
+        ResumeError::Diverged { run_id, diverged } => {
+            let (run, before) = (shell_quoted(run_id), diverged.step.saturating_sub(1));
+            Failure::failed(error.code(), error.to_string()).with_help(format!(
+                "its journal was edited, or written with other functions or another version of Pirn, and stays as it is; continue \
+                 from an earlier step: pirn runs fork {run} --at {before}; or end an unfinished run: pirn runs cancel {run}"
+            ))
+        }
+        ResumeError::Unreadable { run_id, .. } => {
+            Failure::failed(error.code(), error.to_string()).with_help(format!(
+                "its journal was edited, or written by another version of Pirn, and stays as it is; use that version, or end an \
+                 unfinished run: pirn runs cancel {}",
+                shell_quoted(run_id)
+            ))
+        }
         _ => Failure::failed(error.code(), error.to_string()),
     }
 }

@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 
+use pirn::store::ContentHash;
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
@@ -243,6 +244,56 @@ fn runs_of_a_store_are_shown_forked_moved_and_pruned() {
     );
     assert_eq!(runs(&folder, &["show", "nobody"]).code, Some(2));
     assert_eq!(runs(&folder, &["list", "--store", "none.db"]).code, Some(2));
+}
+
+/// Swaps the first two steps of an exported run that has ended, and marks it as unfinished.
+fn edited(export: &str) -> String {
+    let mut lines: Vec<String> = export.lines().map(str::to_owned).collect();
+    lines.pop().expect("the line of the checksum");
+    lines[0] = lines[0].replace("COMPLETED", "UNFINISHED");
+    let first = lines
+        .iter()
+        .position(|line| line.starts_with("{\"step\":1,"))
+        .expect("a step");
+    lines.swap(first, first + 1);
+    for (step, line) in lines[first..=first + 1].iter_mut().enumerate() {
+        let (_, rest) = line.split_once(',').expect("more fields");
+        *line = format!("{{\"step\":{},{rest}", step + 1);
+    }
+    let text = lines.join("\n") + "\n";
+    let sum = json!({"lines": lines.len(), "sha256": ContentHash::of(&text).to_string()});
+    format!("{text}{sum}\n")
+}
+
+#[test]
+fn a_run_that_cannot_be_replayed_is_explained_cancelled_and_pruned() {
+    let code = |id: &str| json!({"id": id, "type": "CODE", "config": {"code": "return 1"}});
+    let workflow = json!({"id": "main",
+        "nodes": [{"id": "start", "type": "START"}, code("a"), code("b"), {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "a"}, {"from": "a", "to": "b"}, {"from": "b", "to": "end"}]});
+    let folder = Folder::new("edited").with("main.json", &workflow.to_string());
+    let ran = pirn_in(
+        folder.path(),
+        &["run", "main.json", "--store", "runs.db", "--run-id", "a"],
+        &[],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(runs(&folder, &["export", "a", "a.jsonl"]).code, Some(0));
+    std::fs::write(folder.file("edited.jsonl"), edited(&folder.read("a.jsonl"))).expect("is written");
+    let imported = runs(&folder, &["import", "edited.jsonl", "--run-id", "b"]);
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+
+    let shown = runs(&folder, &["show", "b"]);
+    assert_eq!(shown.code, Some(1));
+    assert!(shown.stderr.contains("step 1 does not fit"), "{}", shown.stderr);
+    for advice in ["pirn runs fork b --at 0", "pirn runs cancel b"] {
+        assert!(shown.stderr.contains(advice), "{}", shown.stderr);
+    }
+    let forked = runs(&folder, &["fork", "b", "--at", "0", "--run-id", "c"]);
+    assert_eq!(forked.code, Some(0), "{}", forked.stderr);
+    assert_eq!(runs(&folder, &["cancel", "b"]).code, Some(0));
+    let pruned = runs(&folder, &["prune", "--output", "json"]).json();
+    assert_eq!(pruned["removed"], 3, "{pruned}");
 }
 
 #[test]

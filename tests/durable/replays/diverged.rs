@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::executor::block_on;
-use pirn::store::{MemoryStore, Pending, Record, Store, forward_to_store};
-use pirn::{Engine, EventType, ThreadStatus};
+use pirn::store::{MemoryStore, Pending, Record, RunStatus, Store, forward_to_store};
+use pirn::{CommandOutcome, Engine, EventType, RunCommand, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
@@ -13,8 +13,9 @@ use crate::durable::faults::external_effects::RUN;
 
 type Edit = fn(&mut Vec<Record>);
 
-/// A store that changes the records of the run when they are read.
+/// A store that changes the records of one run when they are read.
 struct Edited {
+    run: &'static str,
     store: MemoryStore,
     edit: Edit,
 }
@@ -26,7 +27,9 @@ impl Store for Edited {
         // A store in memory answers at once.
         let read = self.store.journal(id, 0, 1_000).now_or_never();
         let mut records = read.expect("is ready").expect("is read");
-        (self.edit)(&mut records);
+        if id == self.run {
+            (self.edit)(&mut records);
+        }
         let rest = records.into_iter().skip(after as usize).take(limit).collect();
         Box::pin(std::future::ready(Ok(rest)))
     }
@@ -39,8 +42,25 @@ fn engine(store: impl Store) -> Engine {
         ask("b"),
         node("sure", "USER_INTERACTION", json!({"question": "Sure?"})),
     ];
-    let builder = Engine::builder().workflows(line("main", &nodes).to_string());
+    // A run of `parent` starts one of `main`, and waits for an answer like it.
+    let mut parent = line("parent", &[ask("a"), nodes[2].clone()]);
+    parent["triggers"] = json!([{"id": "t", "type": "EVENT", "maxTriggers": 1,
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'a'"},
+        "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "main"}}}]);
+    let builder = Engine::builder().workflows(json!({"workflows": [line("main", &nodes), parent]}).to_string());
     builder.store(store).build().expect("builds")
+}
+
+fn answer(run: &RunHandle) -> ThreadStatus {
+    let question = block_on(run.interactions()).remove(0);
+    block_on(run.answer(&question.id, Value::from("yes"))).expect("is open");
+    run.outcome_blocking().status
+}
+
+fn cancel(engine: &Engine, run: &str) -> Result<CommandOutcome, String> {
+    let reason = "it cannot continue".to_owned();
+    let cancelled = block_on(engine.send_command(run, &RunCommand::Cancel { reason }));
+    cancelled.map_err(|error| error.code().to_owned())
 }
 
 #[test]
@@ -62,6 +82,7 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
     ];
     for (name, edit) in edits {
         let edited = engine(Edited {
+            run: RUN,
             store: store.clone(),
             edit,
         });
@@ -75,8 +96,87 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
     }
     let last = engine(store.clone());
     let run = block_on(last.resume(RUN).start()).expect("the unchanged journal fits");
-    let question = block_on(run.interactions()).remove(0);
-    block_on(run.answer(&question.id, Value::from("yes"))).expect("is open");
-    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    assert_eq!(answer(&run), ThreadStatus::Completed);
     last.shutdown_blocking(Duration::from_secs(5));
+}
+
+/// Otherwise the session would wait for it, and it could be neither pruned nor erased.
+#[test]
+fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
+    let edits: [(&str, Edit); 2] = [
+        ("diverges", |records| records.swap(0, 1)),
+        ("is no record", |records| records[0].body = "{}".to_owned()),
+    ];
+    for (name, edit) in edits {
+        let store = MemoryStore::new();
+        let first = engine(store.clone());
+        let mut run = first.run("main").run_id(RUN).session("s");
+        let mut asked = run.blocking_events(&[EventType::InteractionRequested], 10);
+        let run = run.start().expect("starts");
+        asked.next().expect("the run asks");
+        block_on(run.wait_durable()).expect("is durable");
+        first.shutdown_blocking(Duration::ZERO);
+
+        let edited = engine(Edited {
+            run: RUN,
+            store: store.clone(),
+            edit,
+        });
+        let blocked = edited.run("main").session("s").start().expect("starts");
+        let error = blocked.outcome_blocking().error.clone().expect("waits for no one");
+        assert!(error.message.contains(RUN), "{name}: {error}");
+        assert_eq!(cancel(&edited, RUN), Ok(CommandOutcome::Ended), "{name}");
+        assert_eq!(cancel(&edited, RUN), Err("RUN_HAS_ENDED".to_owned()), "{name}");
+        let stored = block_on(store.run(RUN)).expect("is read").expect("is there");
+        assert_eq!(stored.status, RunStatus::Cancelled, "{name}");
+        let mut next = edited.run("main").session("s");
+        let mut asked = next.blocking_events(&[EventType::InteractionRequested], 10);
+        let next = next.start().expect("starts");
+        asked.next().expect("the session is free");
+        assert_eq!(answer(&next), ThreadStatus::Completed, "{name}");
+        edited.shutdown_blocking(Duration::from_secs(5));
+        let removed = block_on(store.remove(vec![RUN.to_owned()], false)).expect("is removed");
+        assert_eq!(removed.runs, 1, "{name}");
+    }
+}
+
+#[test]
+fn a_run_continues_after_a_started_run_that_cannot_be_replayed_is_cancelled() {
+    const CHILD: &str = "run-1-f1";
+    let store = MemoryStore::new();
+    let first = engine(store.clone());
+    let mut run = first.run("parent").run_id(RUN);
+    let mut asked = run.blocking_events(&[EventType::InteractionRequested], 10);
+    let run = run.start().expect("starts");
+    asked.next().expect("the run asks");
+    block_on(run.wait_durable()).expect("is durable");
+    let child = first.find(CHILD).expect("is started");
+    while block_on(child.interactions()).is_empty() {
+        // Each call passes through the run's mailbox, so the run makes progress.
+        std::thread::yield_now();
+    }
+    block_on(child.wait_durable()).expect("is durable");
+    first.shutdown_blocking(Duration::ZERO);
+
+    let edited = engine(Edited {
+        run: CHILD,
+        store: store.clone(),
+        edit: |records| records.swap(0, 1),
+    });
+    let refused = block_on(edited.resume(RUN).start())
+        .map(|_| ())
+        .expect_err("waits for the child");
+    assert!(refused.to_string().contains(CHILD), "{refused}");
+    assert_eq!(
+        cancel(&edited, RUN),
+        Err("RUN_DIVERGED".to_owned()),
+        "the child comes first"
+    );
+    assert_eq!(cancel(&edited, CHILD), Ok(CommandOutcome::Ended));
+    let run = block_on(edited.resume(RUN).start()).expect("resumes");
+    assert_eq!(answer(&run), ThreadStatus::Completed);
+    let report = run.outcome_blocking();
+    let failed = report.firings.iter().filter(|firing| firing.error.is_some()).count();
+    assert_eq!(failed, 1, "{:?}", report.firings);
+    edited.shutdown_blocking(Duration::from_secs(5));
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod doubts;
 pub(super) mod dropped_events;
+pub(super) mod end_unreadable;
 pub(super) mod enqueue;
 pub(super) mod fork;
 pub(super) mod migrate;

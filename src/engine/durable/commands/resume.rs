@@ -10,11 +10,13 @@ use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
 use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
 use pirn_core::thread::{FiringId, Interaction, started_run_id};
 use pirn_definition::definition::SourceFile;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_store::{StoreError, is_started};
 use serde_json::Value;
 
 use super::doubts::{give_up_calls, settle};
+use super::end_unreadable::is_unreadable;
 use super::migrate::{Migration, check};
 use crate::engine::durable::Durable;
 use crate::engine::durable::claim::Claim;
@@ -327,11 +329,32 @@ async fn end_of(
     firing: FiringId,
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
-    let mut stored = StoredRecords::read(durable, child).await?;
-    let inputs = std::mem::take(&mut stored.inputs);
-    let child = stored.rebuild(engine, durable, inputs)?;
-    let report = child.open.report.as_ref();
-    Ok(report.map(|report| detached_ended(firing, report)))
+    let rebuilt = match StoredRecords::read(durable, child).await {
+        Ok(mut stored) => {
+            let inputs = std::mem::take(&mut stored.inputs);
+            stored.rebuild(engine, durable, inputs)
+        }
+        Err(error) => Err(error),
+    };
+    match rebuilt {
+        Ok(rebuilt) => Ok(rebuilt
+            .open
+            .report
+            .as_ref()
+            .map(|report| detached_ended(firing, report))),
+        // Only a person's cancellation ends such a run, and the run that started it continues with that failure.
+        Err(error) if is_unreadable(&error, child) => {
+            let error = RunError::new(
+                RunErrorCode::Cancelled,
+                format!("cancelled without its report: {error}"),
+            );
+            Ok(Some(Message::Supervisor(ToSupervisor::DetachedEnded {
+                firing,
+                output: Err(error),
+            })))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns whether the run's session already contains this run's result. Fails if an earlier run of the session has no owner.

@@ -12,6 +12,7 @@ use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::end_unreadable::{end_unreadable, is_unreadable};
 use crate::engine::durable::records::journal::final_status;
 use crate::engine::durable::resume_error::ResumeError;
 use crate::engine::{Engine, RunHandle};
@@ -292,7 +293,13 @@ impl Engine {
                 }
             }
             RunCommand::Cancel { reason } => {
-                let run = run.cancel(reason).await?;
+                let run = match run.cancel(reason).await {
+                    Err(error) if is_unreadable(&error, run_id) => {
+                        end_unreadable(self, run_id).await?;
+                        return Ok(CommandOutcome::Ended);
+                    }
+                    run => run?,
+                };
                 run.outcome().await;
                 // The final status is stored when the run has settled, and the caller is promised a durable input.
                 run.wait_all_ended().await;

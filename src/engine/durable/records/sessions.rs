@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::sessions::{SessionKeeper, empty_session, recounted};
 use pirn_conversation::conversation::{Conversation, Tokenizer};
-use pirn_core::run::{JournaledInput, Message, RunStartRecord, SessionLeft, SessionState, ToSupervisor};
+use pirn_core::run::{JournaledInput, Message, RunStartRecord, SessionLeft, SessionSeed, SessionState, ToSupervisor};
 use pirn_core::session::SessionPlace;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
@@ -103,21 +103,32 @@ impl StoredSessions {
     }
 }
 
+/// Returns the session of a run with its position; none if the run has no session, or its start record cannot be read.
+pub(in crate::engine::durable) async fn session_of(
+    store: &dyn Store,
+    run: &Run,
+) -> Result<Option<SessionSeed>, StoreError> {
+    // A fork has the start record of its base run, and no position.
+    if run.session.is_none() {
+        return Ok(None);
+    }
+    // Read only the start record: the other contents are tool results and parts of conversations.
+    let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
+    let begun = texts
+        .first()
+        .and_then(|text| serde_json::from_str::<RunStartRecord>(text).ok());
+    Ok(begun.and_then(|begun| begun.session().cloned()))
+}
+
 async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> {
     let (mut places, mut after) = (Vec::new(), None);
     loop {
         let page = store.runs(RunFilter::live(), after, PAGE).await?;
         after = page.last().map(Run::place);
-        for run in page.into_iter().filter(|run| run.session.is_some()) {
-            // Read only the start record: the other contents are tool results and parts of conversations.
-            let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
-            // A run with an unreadable record cannot be resumed either.
-            let begun = texts
-                .first()
-                .and_then(|text| serde_json::from_str::<RunStartRecord>(text).ok());
-            if let Some(session) = begun.as_ref().and_then(RunStartRecord::session) {
+        for run in page {
+            if let Some(session) = session_of(store, &run).await? {
                 places.push(SessionPlace {
-                    session: Arc::clone(&session.id),
+                    session: session.id,
                     number: session.number,
                     run: run.id.into(),
                 });
