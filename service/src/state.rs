@@ -337,6 +337,8 @@ impl Service {
                 .redirect(reqwest::redirect::Policy::none())
                 // The services of a store reach each other directly.
                 .no_proxy()
+                // With HTTP/2, a proxy in front of the owner would limit the number of streams, and slow ones would delay the others.
+                .http1_only()
                 .build();
             client
                 .inspect_err(|error| tracing::warn!(%error, "requests cannot be forwarded"))

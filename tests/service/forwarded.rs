@@ -310,6 +310,62 @@ async fn the_events_come_from_the_journal_if_the_owner_does_not_answer_or_does_n
     }
 }
 
+/// Answers requests with `answer`.
+async fn answering(listener: TcpListener, answer: String) {
+    loop {
+        let (mut connection, _) = listener.accept().await.expect("a connection");
+        let (mut head, answer) = (Vec::new(), answer.clone());
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(connection.read_u8().await.expect("a request"));
+        }
+        connection.write_all(answer.as_bytes()).await.expect("written");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_server_at_the_address_of_the_owner_is_not_passed_on() {
+    let pair = Pair::new().await;
+    let (id, whole) = waiting(&pair).await;
+    let input = json!({"threadId": "t1", "runId": "r1", "forwardedProps": {"steering": true},
+        "messages": [{"id": "m", "role": "user", "content": "hello"}]});
+    let mut first = Events::open(pair.owner.post("/v1/agui/speaks", &input)).await;
+    while first.next().await.expect("the run goes on").json["stepName"] != "say" {}
+    for head in [
+        "200 OK\r\ncontent-type: text/html",
+        "200 OK",
+        "301 Moved Permanently\r\nlocation: https://other.example/",
+        "308 Permanent Redirect\r\nlocation: https://other.example/",
+        "404 Not Found\r\ncontent-type: text/html",
+        "404 Not Found\r\ncontent-type: application/problem+json",
+        "500 Internal Server Error\r\ncontent-type: application/json",
+        "502 Bad Gateway\r\ncontent-type: text/html",
+        "503 Service Unavailable",
+    ] {
+        let owner = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = owner.local_addr().expect("an address");
+        pair.store.advertise(&format!("http://{address}"));
+        let answer = format!("HTTP/1.1 {head}\r\nset-cookie: a=b\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+        let other = tokio::spawn(answering(owner, answer));
+        assert_eq!(to_gate(events_of(&pair.other, &id)).await, journaled(&whole), "{head}");
+        if head.ends_with("problem+json") {
+            other.abort();
+            continue;
+        }
+        // The run may have received the message.
+        let refused = pair
+            .other
+            .post("/v1/agui/speaks", &input)
+            .send()
+            .await
+            .expect("an answer");
+        assert_eq!(refused.status(), 502, "{head}");
+        let refused = refused.text().await.expect("a text");
+        assert!(refused.contains("OWNER_UNREACHABLE"), "{head}: {refused}");
+        assert!(!refused.contains(&address.port().to_string()), "{refused}");
+        other.abort();
+    }
+}
+
 /// Event that the owner's double sends, with the head of its response.
 const STARTED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
                        13\r\nid: 2\ndata: \"two\"\n\n\r\n";

@@ -21,6 +21,7 @@ use crate::http::problem::{Problem, ProblemCode};
 use crate::memory::MemoryReservation;
 use crate::state::Service;
 use pirn::store::RunFilter;
+use pirn_models::error_chain::with_causes;
 
 /// Marks a forwarded request. Its receiver answers it, so that outdated claims cannot send a request in a circle.
 const FORWARDED: HeaderName = HeaderName::from_static("pirn-forwarded");
@@ -30,6 +31,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Number of the owner's comments that may be missing before a stream is interrupted: its machine may have lost power.
 const MISSED_COMMENTS: u32 = 3;
+
+/// Media types of the answers that are passed on.
+const EVENT_STREAM: &str = "text/event-stream";
+const PROBLEM: &str = "application/problem+json";
 
 /// Headers that concern one connection (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 10] = [
@@ -153,11 +158,16 @@ impl Forwardable {
         let request = client.request(self.method.clone(), url);
         let request = request.headers(request_headers(&self.headers)).body(self.body.clone());
         let (why, is_unsent) = match timeout(ANSWER_TIME, request.send()).await {
-            Ok(Ok(answer)) if self.is_answer(answer.status()) => {
-                return Ok(Some(relayed(service, answer, permit)));
+            Ok(Ok(answer)) => match self.answer_of(&answer) {
+                AnswerOf::Owner => return Ok(Some(relayed(service, answer, permit))),
+                AnswerOf::Refusal => (format!("it answers {}", answer.status()), true),
+                AnswerOf::Other => (format!("the answer {} is not from Pirn", answer.status()), false),
+            },
+            Ok(Err(error)) => {
+                let is_unsent = error.is_connect();
+                // The client receives the message, and must not learn the address.
+                (with_causes(&error.without_url()), is_unsent)
             }
-            Ok(Ok(answer)) => (format!("it answers {}", answer.status()), true),
-            Ok(Err(error)) => (error.to_string(), error.is_connect()),
             Err(_elapsed) => (format!("no answer within {} s", ANSWER_TIME.as_secs()), false),
         };
         tracing::warn!(
@@ -173,18 +183,45 @@ impl Forwardable {
         Err(Problem::new(ProblemCode::OwnerUnreachable, detail).retry_after(1))
     }
 
-    /// True if a status is the owner's answer to the caller.
-    fn is_answer(&self, status: StatusCode) -> bool {
-        match status {
-            // This service accepted the token. The owner refuses it, or the host in its address.
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => false,
-            // A proxy in front of an owner that is down, or an owner with too many streams. This service can read for the caller.
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                !only_reads(&self.method)
+    /// Classifies the answer at the owner's address.
+    fn answer_of(&self, answer: &reqwest::Response) -> AnswerOf {
+        match answer.status() {
+            // This service accepted the token and the headers. The owner refuses them, or the host in its address.
+            StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::MISDIRECTED_REQUEST
+            | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => AnswerOf::Refusal,
+            // An owner with too many streams, or another path than that of its URL. This service can read for the caller.
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::NOT_FOUND if only_reads(&self.method) => AnswerOf::Refusal,
+            StatusCode::NO_CONTENT => AnswerOf::Owner,
+            // Every other answer of the routes that are forwarded is a stream or a problem. A proxy in front of an owner that is down
+            // answers otherwise, and so does a server that has the address of a former owner.
+            status => {
+                let kind = answer.headers().get(header::CONTENT_TYPE);
+                let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+                let expected = if status == StatusCode::OK {
+                    EVENT_STREAM
+                } else {
+                    PROBLEM
+                };
+                if kind.split(';').next().is_some_and(|kind| kind.trim() == expected) {
+                    AnswerOf::Owner
+                } else {
+                    AnswerOf::Other
+                }
             }
-            _other => true,
         }
     }
+}
+
+/// Sender and meaning of an answer.
+enum AnswerOf {
+    /// The owner's answer to the caller.
+    Owner,
+    /// The owner has not executed the request.
+    Refusal,
+    /// Another server has answered. A proxy may have sent the request to the owner before.
+    Other,
 }
 
 /// Returns the headers of a caller for the owner.
