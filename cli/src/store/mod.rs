@@ -81,6 +81,14 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
             "give the keys of the store: --key-file FILE, PIRN_STORE_KEY, or keyFile of [store] in pirn.toml; the first one encrypts, several may decrypt",
         ),
         StoreError::NoSuchRun { .. } => Failure::usage(code, message).with_help("list the runs: pirn runs list"),
+        StoreError::Damaged { run, .. } => Failure::failed(code, message).with_help(match run {
+            Some(run) => format!(
+                "another program changed the store, or its disk fails: restore a backup, or end the run without its steps: pirn \
+                 runs cancel {}",
+                shell_quoted(run)
+            ),
+            None => "another program changed the store, or its disk fails: restore a backup".to_owned(),
+        }),
         StoreError::Unreadable { file, .. } => {
             let folder = Path::new(&**file).parent().filter(|folder| !folder.as_os_str().is_empty());
             Failure::usage(code, message).with_help(match folder.filter(|folder| !folder.exists()) {

@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::executor::block_on;
-use pirn::store::{MemoryStore, Pending, Record, RunStatus, Store, forward_to_store};
+use pirn::store::{MemoryStore, Pending, Record, RunStatus, Store, StoreError, forward_to_store};
 use pirn::{CommandOutcome, Engine, EventType, RunCommand, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
 use crate::durable::faults::external_effects::RUN;
 
-type Edit = fn(&mut Vec<Record>);
+type Edit = fn(&mut Vec<Record>) -> Result<(), StoreError>;
+
+fn swapped(records: &mut Vec<Record>) -> Result<(), StoreError> {
+    records.swap(0, 1);
+    Ok(())
+}
 
 /// A store that changes the records of one run when they are read.
 struct Edited {
@@ -27,11 +32,13 @@ impl Store for Edited {
         // A store in memory answers at once.
         let read = self.store.journal(id, 0, 1_000).now_or_never();
         let mut records = read.expect("is ready").expect("is read");
-        if id == self.run {
-            (self.edit)(&mut records);
-        }
+        let edited = if id == self.run {
+            (self.edit)(&mut records)
+        } else {
+            Ok(())
+        };
         let rest = records.into_iter().skip(after as usize).take(limit).collect();
-        Box::pin(std::future::ready(Ok(rest)))
+        Box::pin(std::future::ready(edited.map(|()| rest)))
     }
 }
 
@@ -77,8 +84,11 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
     let before = stored();
     assert!(before.steps >= 2, "{before:?}");
     let edits: [(&str, Edit); 2] = [
-        ("in another order", |records| records.swap(0, 1)),
-        ("without the first record", |records| drop(records.remove(0))),
+        ("in another order", swapped),
+        ("without the first record", |records| {
+            records.remove(0);
+            Ok(())
+        }),
     ];
     for (name, edit) in edits {
         let edited = engine(Edited {
@@ -103,9 +113,19 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
 /// Otherwise the session would wait for it, and it could be neither pruned nor erased.
 #[test]
 fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
-    let edits: [(&str, Edit); 2] = [
-        ("diverges", |records| records.swap(0, 1)),
-        ("is no record", |records| records[0].body = "{}".to_owned()),
+    let edits: [(&str, Edit); 3] = [
+        ("diverges", swapped),
+        ("is no record", |records| {
+            records[0].body = "{}".to_owned();
+            Ok(())
+        }),
+        ("is damaged", |_| {
+            Err(StoreError::Damaged {
+                file: "runs.db".into(),
+                run: Some(RUN.to_owned()),
+                why: "step 1: the checksum does not match".to_owned(),
+            })
+        }),
     ];
     for (name, edit) in edits {
         let store = MemoryStore::new();
@@ -161,7 +181,7 @@ fn a_run_continues_after_a_started_run_that_cannot_be_replayed_is_cancelled() {
     let edited = engine(Edited {
         run: CHILD,
         store: store.clone(),
-        edit: |records| records.swap(0, 1),
+        edit: swapped,
     });
     let refused = block_on(edited.resume(RUN).start())
         .map(|_| ())

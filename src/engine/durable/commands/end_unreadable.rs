@@ -17,6 +17,8 @@ pub(super) fn is_unreadable(error: &ResumeError, run_id: &str) -> bool {
     match error {
         // The error may be that of a run which this run has started.
         ResumeError::Unreadable { run_id: of, .. } | ResumeError::Diverged { run_id: of, .. } => of == run_id,
+        // A damaged content has no run.
+        ResumeError::Store(StoreError::Damaged { run, .. }) => run.as_deref().is_none_or(|of| of == run_id),
         _other => false,
     }
 }

@@ -113,7 +113,11 @@ pub(in crate::engine::durable) async fn session_of(
         return Ok(None);
     }
     // Read only the start record: the other contents are tool results and parts of conversations.
-    let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
+    let texts = match store.contents(run.contents.iter().copied().take(1).collect()).await {
+        // Damage of one run must not prevent the runs of other sessions.
+        Err(StoreError::Damaged { .. }) => return Ok(None),
+        texts => texts?,
+    };
     let begun = texts
         .first()
         .and_then(|text| serde_json::from_str::<RunStartRecord>(text).ok());
