@@ -64,8 +64,7 @@ impl TakenEvents {
     }
 
     fn has(&self, event: &Event) -> bool {
-        let passed = |word: &str| self.0.get(word).is_some_and(|last| event.sequence <= *last);
-        passed(EventType::Custom.as_str()) || event.raised.event_name.as_deref().is_some_and(passed)
+        event.sequence <= self.up_to(event.raised.event_name.as_deref().unwrap_or_default())
     }
 }
 
@@ -430,6 +429,16 @@ mod tests {
             (told.len(), &told[0].fields["dropped"], &told[0].fields["upTo"]),
             (1, &json!(1), &json!(3))
         );
+        let mut all = events.clone();
+        all.push(Arc::new(Event {
+            raised: told[0].clone(),
+            sequence: 7,
+            ..(*events[0]).clone()
+        }));
+        let mut third = EventWaits::keeping(2);
+        third.keep(&[Arc::from("go")]);
+        third.resumed(&all);
+        assert_eq!(third.dropped(), []);
         let first = again.begin(0, &"go".into(), &TakenEvents::default());
         assert_eq!(first.map(|event| event.sequence), Some(4));
     }
@@ -441,8 +450,11 @@ mod tests {
         waits.keep(&[Arc::from("NODE_STARTED")]);
         assert!(waits.is_empty());
         assert_eq!(waits.begin(0, &"go".into(), &TakenEvents::default()), None);
+        assert!(!waits.is_empty());
         waits.end(0);
         assert!(waits.is_empty());
+        waits.keep(&[Arc::from("go")]);
+        assert!(!waits.is_empty());
     }
 
     #[test]
