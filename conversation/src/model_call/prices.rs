@@ -156,6 +156,73 @@ mod tests {
             let thousandths: u64 = kinds.iter().map(|(tokens, price)| tokens * price).sum();
             prop_assert_eq!(prices(written).unwrap().of(&spent).pico, thousandths * 1_000);
         }
+
+        #[test]
+        fn a_bound_for_either_of_two_profiles_has_the_dearer_price_of_each_token_kind(
+            prices in proptest::array::uniform2(proptest::option::of(any_prices())),
+            outputs in proptest::array::uniform2(proptest::option::of(0..100_u64)),
+        ) {
+            let [one, other] = [0, 1].map(|at| CallBound { output: outputs[at], prices: prices[at] });
+            let both = one.or(other);
+            prop_assert_eq!(both, other.or(one));
+            let is_known = |known: [bool; 2]| known == [true, true];
+            prop_assert_eq!(both.output, is_known(outputs.map(|output| output.is_some())).then(|| outputs.into_iter().flatten().max()).flatten());
+            prop_assert_eq!(both.prices.is_some(), is_known(prices.map(|prices| prices.is_some())));
+            for spent in both.prices.into_iter().flat_map(|_| ONE_TOKEN) {
+                let costs = prices.into_iter().flatten().map(|prices| prices.of(&spent).pico);
+                prop_assert_eq!(both.prices.map(|prices| prices.of(&spent).pico), costs.max());
+            }
+        }
+
+        #[test]
+        fn the_premium_is_the_cost_of_an_input_token_less_that_of_a_cached_one(prices in any_prices()) {
+            let [input, cached, ..] = ONE_TOKEN.map(|spent| prices.of(&spent).pico);
+            prop_assert_eq!(prices.premium().pico, input.saturating_sub(cached));
+        }
+    }
+
+    const NOTHING: TokenUsage = TokenUsage {
+        input: 0,
+        cached_read: 0,
+        cached_write: 0,
+        output: 0,
+        reasoning: 0,
+        total: 0,
+        cost: None,
+    };
+
+    /// One token of each kind.
+    const ONE_TOKEN: [TokenUsage; 5] = [
+        TokenUsage { input: 1, ..NOTHING },
+        TokenUsage {
+            cached_read: 1,
+            ..NOTHING
+        },
+        TokenUsage {
+            cached_write: 1,
+            ..NOTHING
+        },
+        TokenUsage { output: 1, ..NOTHING },
+        TokenUsage {
+            reasoning: 1,
+            ..NOTHING
+        },
+    ];
+
+    fn any_prices() -> impl Strategy<Value = Prices> {
+        let price = || (0..100_u64).prop_map(Price);
+        (
+            proptest::array::uniform2(price()),
+            proptest::array::uniform3(proptest::option::of(price())),
+        )
+            .prop_map(|([input, output], [cached_read, cached_write, reasoning])| Prices {
+                currency: Currency::default(),
+                input,
+                cached_read,
+                cached_write,
+                output,
+                reasoning,
+            })
     }
 
     #[test]
