@@ -11,7 +11,6 @@ mod faults;
 mod postgres;
 #[cfg(feature = "restate")]
 mod restate;
-#[cfg(feature = "postgres")]
 mod schedules;
 mod services;
 
@@ -29,6 +28,8 @@ macro_rules! with_each_engine {
             services::an_idempotency_key_starts_one_run_across_all_services,
             services::services_stream_a_run_of_a_worker_live_also_when_the_worker_is_killed,
             services::a_run_is_read_and_answered_at_another_service_until_and_after_its_owner_is_killed,
+            schedules::a_schedule_cancels_its_previous_run_after_another_worker_took_it_over,
+            schedules::a_suspended_worker_starts_no_run_at_times_that_another_worker_has_skipped,
             faults::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
         );
         crate::with_each_engine!($alone => faults::every_run_ends_once_under_faults_of_workers_and_the_server);

@@ -57,9 +57,6 @@ fn start_alone() -> Option<Cluster> {
 }
 
 crate::with_each_engine!(start, start_alone);
-crate::with_each_engine!(start =>
-    schedules::a_schedule_cancels_its_previous_run_after_another_worker_took_it_over,
-);
 
 /// A server with a standby that replaces it.
 struct Replicated {

@@ -1,11 +1,12 @@
 //! Triggers of type SCHEDULE. A virtual clock starts at midnight, 1 January 1970, UTC.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::store::{Assignment, Claims, MemoryStore, Pending, Store, forward_to_store};
+use pirn::store::{Assignment, Claims, Commit, MemoryStore, Pending, RunStatus, Store, StoreError, forward_to_store};
 use pirn::{Engine, EngineBuilder, ScheduleDefinition, TriggerDefinition, TriggerState};
 use serde_json::{Value, json};
 
@@ -388,6 +389,66 @@ fn a_schedule_cancels_its_previous_run_through_the_process_that_owns_it() {
     assert!(request.contains("cancel"), "{request}");
 }
 
+/// A store of a process that is killed when it has stored that a schedule has handled its second minute.
+#[derive(Clone)]
+struct Killed {
+    store: MemoryStore,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Store for Killed {
+    forward_to_store!(store: location run runs journal contents chain snapshot timers sessions session meta remove remove_session);
+
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        let is_second = value.as_ref().is_some_and(|value| value.contains("\"last\":120000"));
+        if self.is_over.fetch_or(is_second, Ordering::SeqCst) {
+            return failed();
+        }
+        self.store.set_meta(name, value)
+    }
+
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        if self.is_over.load(Ordering::SeqCst) {
+            return failed();
+        }
+        self.store.commit(commit)
+    }
+}
+
+fn failed<T: Send + 'static>() -> Pending<T> {
+    let error = StoreError::Failed {
+        file: "memory".into(),
+        run: None,
+        why: "the process was killed".to_owned(),
+    };
+    Box::pin(std::future::ready(Err(error)))
+}
+
+#[test]
+fn a_previous_run_is_cancelled_if_the_process_was_killed_before_it_cancelled_the_run() {
+    let store = MemoryStore::new();
+    let more = json!({"schedule": {"cron": "* * * * *", "overlap": "cancelPrevious"}});
+    let killed = Killed {
+        store: store.clone(),
+        is_over: Arc::default(),
+    };
+    let first = asking(killed, &more);
+    first.run("main").start().expect("starts");
+    first.wait_idle();
+    first.shutdown_blocking(Duration::ZERO);
+    drop(first);
+    let [one, two, three] = [1, 2, 3].map(|minute| format!("t@1970-01-01T00:0{minute}:00+00:00"));
+    assert_eq!(runs_of(&store, "t"), [one.as_str()], "the second run was not started");
+    let next = asking(store.clone(), &more);
+    block_on(next.recover()).expect("reads the store");
+    live(&next, "two");
+    live(&next, "three");
+    let status = |id: &str| block_on(store.run(id)).expect("is read").map(|run| run.status);
+    assert_eq!(status(&one), Some(RunStatus::Cancelled));
+    assert_eq!(status(&two), Some(RunStatus::Cancelled));
+    assert!(status(&three).is_some(), "the schedule continues");
+}
+
 #[test]
 fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap() {
     let store = MemoryStore::new();
@@ -410,6 +471,36 @@ fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap()
     other.wait_idle();
     live(&engine, "three");
     assert_eq!(runs_of(&store, "t").len(), 3, "the schedule continues");
+}
+
+/// An engine on `store` whose runs take 7 seconds. Its schedule skips every second time.
+fn every_five_seconds(store: &MemoryStore, waits: u64) -> Engine {
+    let shared = Shared {
+        store: store.clone(),
+        sent: Arc::default(),
+    };
+    let triggers = every("*/5 * * * * *", &Value::Null, &Value::Null);
+    let engine = Started::default().engine(7, waits, &triggers).store(shared);
+    engine.virtual_time(None).build().expect("builds")
+}
+
+#[test]
+fn a_process_whose_clock_is_behind_starts_no_run_at_times_that_another_one_has_skipped() {
+    let alone = MemoryStore::new();
+    let play = |engine: &Engine| {
+        let run = engine.start("main", Value::Null).expect("starts");
+        engine.wait_idle();
+        run.try_outcome().expect("ends");
+    };
+    play(&every_five_seconds(&alone, 42));
+    let expected = runs_of(&alone, "t");
+    assert_eq!(expected.len(), 4, "{expected:?}");
+    let store = MemoryStore::new();
+    let (ahead, behind) = (every_five_seconds(&store, 42), every_five_seconds(&store, 3));
+    play(&behind);
+    play(&ahead);
+    (1..14).for_each(|_| play(&behind));
+    assert_eq!(runs_of(&store, "t"), expected);
 }
 
 #[test]

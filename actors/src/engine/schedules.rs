@@ -63,6 +63,8 @@ enum ToSchedule {
         due: Millis,
         begun: EarlierRun,
     },
+    /// The state that the processes of the store persisted last, and the input that waited for it.
+    Seen(Option<ScheduleState>, Input),
     /// States of the runs that earlier processes started, and the input that waited for them.
     Looked(Vec<(Millis, EarlierRun)>, Input),
     /// A run that this process does not own was to be cancelled; `is_over` is false if it has not ended yet.
@@ -240,12 +242,12 @@ struct ScheduleTask {
     fired: Arc<AtomicU64>,
     mail: UnboundedSender<ToSchedule>,
     timer: Option<TimerHandle>,
-    /// Times of unfinished runs that earlier processes started.
+    /// Times of unfinished runs that earlier processes started, and of cancelled runs.
     before: BTreeSet<Millis>,
     /// True if other processes have the schedule too.
     is_shared: bool,
-    /// Times that were skipped because of an overlap. Another process may have seen the end of the earlier run before, and started the
-    /// run of the time.
+    /// Times that were skipped because of an overlap or a full queue. Another process may have seen the end of the earlier run before, and
+    /// started the run of the time.
     skipped: BTreeSet<Millis>,
     /// Times of runs to cancel that no process or another one owns.
     uncancelled: BTreeSet<Millis>,
@@ -269,11 +271,23 @@ impl ScheduleTask {
                     self.fired.store(started, Ordering::Relaxed);
                     self.step(Input::Begin(kept));
                 }
-                // No callback reports the runs of another process, so the store is queried before the next decision.
-                ToSchedule::Input(input @ Input::Elapsed { .. })
-                    if !self.before.is_empty() || !self.skipped.is_empty() =>
-                {
+                // Another process may have handled later times than this one.
+                ToSchedule::Input(input @ (Input::Elapsed { .. } | Input::Enable)) if self.is_shared => {
+                    let seen = self.memory.kept(&self.name);
+                    self.hear(seen, |seen| ToSchedule::Seen(seen, input));
+                }
+                ToSchedule::Seen(seen, input) => {
+                    if let Some(seen) = seen {
+                        self.step(Input::Seen(seen));
+                    }
                     self.look(input);
+                }
+                // No callback reports the runs of another process, so the store is queried before the next decision.
+                ToSchedule::Input(input @ Input::Elapsed { .. }) if !self.before.is_empty() => self.look(input),
+                ToSchedule::Input(input @ Input::Ended { due }) => {
+                    self.before.remove(&due);
+                    self.uncancelled.remove(&due);
+                    self.step(input);
                 }
                 ToSchedule::Input(input) => self.step(input),
                 ToSchedule::Start { due, begun } => match begun {
@@ -289,7 +303,7 @@ impl ScheduleTask {
                     self.step(input);
                 }
                 ToSchedule::Cancelled { due, is_over: false } => drop(self.uncancelled.insert(due)),
-                ToSchedule::Cancelled { is_over: true, .. } => {}
+                ToSchedule::Cancelled { due, is_over: true } => self.step(Input::Ended { due }),
                 ToSchedule::Stop => return,
             }
         }
@@ -346,7 +360,7 @@ impl ScheduleTask {
                 }
                 Effect::Cancel { due } => self.cancel(due),
                 Effect::Skipped { due, why } => {
-                    if matches!(why, Skip::Overlaps) && self.is_shared {
+                    if matches!(why, Skip::Overlaps | Skip::QueueFull) && self.is_shared {
                         self.skipped.insert(due);
                     }
                     let (schedule, due) = (&self.name, self.times.shown(due));
@@ -357,11 +371,14 @@ impl ScheduleTask {
         }
     }
 
-    fn cancel(&self, due: Millis) {
+    fn cancel(&mut self, due: Millis) {
         let (run_id, reason) = (self.run_id(due), format!("schedule {} starts the next run", self.name));
         let cancel = SupervisorMsg::Control(Control::Cancel(reason.clone()));
-        // The run may have just ended, or another process owns it.
-        if self.engine.tell_run(&run_id, cancel).is_err() {
+        if self.engine.tell_run(&run_id, cancel).is_ok() {
+            // If an earlier process started the run, no callback reports its end.
+            self.before.insert(due);
+        } else {
+            // The run may have just ended, or another process owns it.
             let cancelled = self.memory.cancel(&run_id, &reason);
             self.hear(cancelled, move |is_over| ToSchedule::Cancelled { due, is_over });
         }

@@ -2,10 +2,11 @@
 //!
 //! | input | effect |
 //! |---|---|
-//! | Begin | starts the runs under way again, without counting them; times since the last handled one are missed: `catchUp` decides which start; sets the next timer |
+//! | Begin | starts the runs under way again, without counting them, and cancels those that `cancelPrevious` replaced; times since the last handled one are missed: `catchUp` decides which start; sets the next timer |
 //! | Elapsed | handles the times that are due: the last one by `overlap`, earlier ones as missed; sets the next timer |
 //! | Elapsed of another generation | ignored |
 //! | Ended | the run of that time has ended: the first queued time starts |
+//! | Seen | if another process has handled later times, its state replaces the own one: this process was suspended or disabled, or its clock is behind |
 //! | Found | another process has started the run of a time that this one skipped: it counts like one of this process |
 //! | Disable | invalidates the timer and clears the queue |
 //! | Begin of a disabled schedule | restores the runs under way; they start again when the schedule is enabled |
@@ -25,6 +26,9 @@
 //! - with `skip` and `queue`, one run executes at a time;
 //! - at most `maxTriggers` runs start.
 //!
+//! A cancelled run stays in the state until it has ended: a process may terminate after it has persisted the state and before it has
+//! cancelled the run.
+//!
 //! The invariants hold across processes if the `Keep` effects are persisted. A step that starts
 //! runs also emits a `Keep` with the runs under way, and the next process emits `Start` for those again. The host must therefore
 //! resume the existing run of a time instead of starting a second one.
@@ -42,6 +46,10 @@ pub const MAX_QUEUED: usize = 100;
 /// Maximum number of missed times that start: the latest ones.
 pub const MAX_CAUGHT_UP: usize = 1_000;
 
+/// Maximum time by which the clock of another process may be ahead of the own one, in milliseconds. Otherwise a process with a wrong clock
+/// would stop the schedule in all processes.
+const MAX_AHEAD: Millis = 60_000;
+
 /// A message to a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -57,6 +65,8 @@ pub enum Input {
         /// The time of the run.
         due: Millis,
     },
+    /// The state that the processes of a shared store persisted last. The host reads it before [`Input::Elapsed`] and [`Input::Enable`].
+    Seen(ScheduleState),
     /// Another process has started the run of this time, which was skipped here.
     Found {
         /// The time of the run.
@@ -107,7 +117,7 @@ pub struct ScheduleState {
     /// Number of started runs.
     #[serde(default)]
     pub started: u64,
-    /// Times of the runs under way: the latest [`MAX_CAUGHT_UP`].
+    /// Times of the runs under way, also of cancelled ones that have not ended yet: the latest [`MAX_CAUGHT_UP`].
     #[serde(default)]
     pub running: Vec<Millis>,
 }
@@ -139,9 +149,13 @@ pub struct ScheduleMachine {
     started: u64,
     /// The last time that was handled or queued.
     last: Millis,
+    /// The last time of the state of another process, whose count includes the runs of all times until then.
+    counted_to: Millis,
     /// The state in the last [`Effect::Keep`].
     kept: Option<ScheduleState>,
     running: BTreeSet<Millis>,
+    /// Times in `running` whose runs were cancelled.
+    cancelled: BTreeSet<Millis>,
     /// `running` is the state of an earlier process, and the runs have not been started again yet.
     is_unasked: bool,
     queued: VecDeque<Millis>,
@@ -167,8 +181,10 @@ impl ScheduleMachine {
             most: most.filter(|most| *most > 0).unwrap_or(u64::MAX),
             started: 0,
             last: 0,
+            counted_to: 0,
             kept: None,
             running: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
             is_unasked: false,
             queued: VecDeque::new(),
             generation: 0,
@@ -197,7 +213,7 @@ impl ScheduleMachine {
                     self.is_unasked = true;
                     return;
                 }
-                self.ask_again(out);
+                self.ask_again(&BTreeSet::new(), out);
                 let missed = self.passed(now);
                 self.catch_up(missed, out);
                 self.handled(out);
@@ -216,13 +232,40 @@ impl ScheduleMachine {
             Input::Elapsed { .. } => {}
             Input::Ended { due } => {
                 if self.running.remove(&due) {
+                    self.cancelled.remove(&due);
                     self.start_queued(out);
                     self.handled(out);
                 }
             }
+            Input::Seen(seen) => {
+                if seen.last <= self.last || seen.last > now.saturating_add(MAX_AHEAD) {
+                    return;
+                }
+                let handled = self.handled_to();
+                self.last = seen.last;
+                self.counted_to = seen.last;
+                self.started = self.started.max(seen.started);
+                let known = self.running.clone();
+                // The other runs have ended, as this process knows.
+                self.running
+                    .extend(seen.running.into_iter().filter(|due| *due > handled));
+                self.queued.clear();
+                if !self.is_enabled {
+                    self.is_unasked = true;
+                    return;
+                }
+                self.ask_again(&known, out);
+                if self.overlap == Overlap::Queue {
+                    // Later times are in the queue of the other process, so this one has not missed them.
+                    for due in self.passed(now) {
+                        self.due(due, out);
+                    }
+                }
+                self.handled(out);
+            }
             Input::Found { due } => {
                 if self.running.insert(due) {
-                    self.started += 1;
+                    self.started += u64::from(due > self.counted_to);
                     self.handled(out);
                 }
             }
@@ -236,7 +279,7 @@ impl ScheduleMachine {
             Input::Enable => {
                 self.is_enabled = true;
                 if std::mem::take(&mut self.is_unasked) {
-                    self.ask_again(out);
+                    self.ask_again(&BTreeSet::new(), out);
                 }
                 self.last = self.last.max(now);
                 self.handled(out);
@@ -245,9 +288,33 @@ impl ScheduleMachine {
         }
     }
 
-    /// Starts the runs again that were under way in an earlier process.
-    fn ask_again(&self, out: &mut Vec<Effect>) {
-        out.extend(self.running.iter().map(|due| Effect::Start { due: *due }));
+    /// Starts the runs again that are under way in another process, or were in an earlier one, except the known ones.
+    fn ask_again(&mut self, known: &BTreeSet<Millis>, out: &mut Vec<Effect>) {
+        if self.overlap == Overlap::CancelPrevious
+            && let Some(last) = self.running.last().copied()
+        {
+            // The process may have terminated before it cancelled them.
+            self.cancel_before(last, out);
+        }
+        let under_way = self
+            .running
+            .difference(&self.cancelled)
+            .filter(|due| !known.contains(due));
+        out.extend(under_way.map(|due| Effect::Start { due: *due }));
+    }
+
+    /// Cancels the runs of earlier times.
+    fn cancel_before(&mut self, due: Millis, out: &mut Vec<Effect>) {
+        for due in self.running.range(..due).copied() {
+            if self.cancelled.insert(due) {
+                out.push(Effect::Cancel { due });
+            }
+        }
+    }
+
+    /// True if a run is under way that was not cancelled.
+    fn is_busy(&self) -> bool {
+        self.cancelled.len() < self.running.len()
     }
 
     /// Returns the times that have passed since the last one, with their delays; at most the latest [`MAX_CAUGHT_UP`] and one.
@@ -307,22 +374,20 @@ impl ScheduleMachine {
     }
 
     fn due(&mut self, due: Millis, out: &mut Vec<Effect>) {
-        let is_free = self.running.is_empty() && self.queued.is_empty();
+        let is_free = !self.is_busy() && self.queued.is_empty();
         let skipped = |why| Effect::Skipped { due, why };
         match self.overlap {
             Overlap::Skip if !is_free => out.push(skipped(Skip::Overlaps)),
             Overlap::Queue if !is_free && self.queued.len() >= MAX_QUEUED => out.push(skipped(Skip::QueueFull)),
             Overlap::Queue if !is_free => self.queued.push_back(due),
+            // The last run would be cancelled without a next one.
+            Overlap::CancelPrevious if self.started >= self.most => out.push(skipped(Skip::Stopped)),
             Overlap::CancelPrevious => {
                 out.extend(self.queued.drain(..).map(|due| Effect::Skipped {
                     due,
                     why: Skip::Overlaps,
                 }));
-                out.extend(
-                    std::mem::take(&mut self.running)
-                        .into_iter()
-                        .map(|due| Effect::Cancel { due }),
-                );
+                self.cancel_before(due, out);
                 self.start(due, out);
             }
             Overlap::Skip | Overlap::Queue | Overlap::Allow => self.start(due, out),
@@ -330,7 +395,7 @@ impl ScheduleMachine {
     }
 
     fn start_queued(&mut self, out: &mut Vec<Effect>) {
-        if self.running.is_empty()
+        if !self.is_busy()
             && let Some(due) = self.queued.pop_front()
         {
             self.start(due, out);
@@ -351,7 +416,7 @@ impl ScheduleMachine {
     fn handled(&mut self, out: &mut Vec<Effect>) {
         let running = self.running.iter().rev().take(MAX_CAUGHT_UP).rev();
         let kept = ScheduleState {
-            last: self.queued.front().map_or(self.last, |due| due - 1),
+            last: self.handled_to(),
             started: self.started,
             running: running.copied().collect(),
         };
@@ -359,6 +424,11 @@ impl ScheduleMachine {
             self.kept = Some(kept.clone());
             out.push(Effect::Keep(kept));
         }
+    }
+
+    /// Returns the last time that was handled, not queued.
+    fn handled_to(&self) -> Millis {
+        self.queued.front().map_or(self.last, |due| due - 1)
     }
 
     fn arm(&mut self, out: &mut Vec<Effect>) {
@@ -435,6 +505,7 @@ mod tests {
                         Effect::Cancel { due } => {
                             self.cancelled.push(due);
                             ends.retain(|_, run| *run != due);
+                            ends.insert((now, due), due);
                         }
                         Effect::Skipped { due, .. } => self.skipped.push(due),
                         Effect::Keep(kept) => self.kept = Some(kept),
@@ -452,7 +523,7 @@ mod tests {
                 match input {
                     Input::Ended { due } => drop(ends.remove(&(at, due))),
                     Input::Elapsed { .. } => timer = None,
-                    Input::Begin(_) | Input::Found { .. } | Input::Disable | Input::Enable => {}
+                    Input::Begin(_) | Input::Seen(_) | Input::Found { .. } | Input::Disable | Input::Enable => {}
                 }
                 now = at;
                 next = Some(input);
@@ -568,6 +639,56 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_cancelled_if_the_process_terminated_before_it_cancelled_the_run() {
+        let first = || machine(Overlap::CancelPrevious, CatchUp::Last, 0, None);
+        let (mut old, mut out) = (first(), Vec::new());
+        old.step(0, Input::Begin(None), &mut out);
+        old.step(MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        out.clear();
+        old.step(2 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        let [
+            Effect::Cancel { due: MINUTE },
+            Effect::Start { .. },
+            Effect::Keep(kept),
+            ..,
+        ] = &out[..]
+        else {
+            panic!("{out:?}");
+        };
+        // The state is persisted, and the process terminates before the other effects.
+        let (mut next, mut out) = (first(), Vec::new());
+        next.step(2 * MINUTE + 1, Input::Begin(Some(kept.clone())), &mut out);
+        let start = Effect::Start { due: 2 * MINUTE };
+        assert_eq!(out[..2], [Effect::Cancel { due: MINUTE }, start], "{out:?}");
+        out.clear();
+        next.step(2 * MINUTE + 2, Input::Ended { due: MINUTE }, &mut out);
+        let kept = Effect::Keep(ScheduleState {
+            running: vec![2 * MINUTE],
+            ..kept.clone()
+        });
+        assert_eq!(out, [kept], "the state has a cancelled run until it has ended");
+        out.clear();
+        next.step(3 * MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        assert_eq!(out[0], Effect::Cancel { due: 2 * MINUTE });
+        assert_eq!(out[1], Effect::Start { due: 3 * MINUTE });
+    }
+
+    #[test]
+    fn the_last_run_within_the_limit_is_not_cancelled() {
+        for policies in [CatchUp::Last, CatchUp::All] {
+            let mut machine = machine(Overlap::CancelPrevious, policies, 0, Some(1));
+            let mut out = Vec::new();
+            machine.step(0, Input::Begin(None), &mut out);
+            out.clear();
+            // The process was paused: two times are due at once.
+            machine.step(2 * MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+            let why = Skip::Stopped;
+            let skipped = Effect::Skipped { due: 2 * MINUTE, why };
+            assert_eq!(out[..2], [Effect::Start { due: MINUTE }, skipped]);
+        }
+    }
+
+    #[test]
     fn a_schedule_that_starts_disabled_tracks_the_runs_in_progress() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None).disabled();
         let mut out = Vec::new();
@@ -622,6 +743,98 @@ mod tests {
             !out.iter().any(|effect| matches!(effect, Effect::SetTimer { .. })),
             "the limit is reached: {out:?}"
         );
+    }
+
+    /// Returns what a machine does that was suspended from the first to the fifth minute, when another process has persisted `seen`.
+    fn suspended(overlap: Overlap, seen: ScheduleState) -> Vec<Effect> {
+        let mut machine = machine(overlap, CatchUp::Last, 0, None);
+        let mut out = Vec::new();
+        machine.step(0, Input::Begin(None), &mut out);
+        machine.step(MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        out.clear();
+        machine.step(5 * MINUTE, Input::Seen(seen), &mut out);
+        machine.step(5 * MINUTE, Input::Ended { due: MINUTE }, &mut out);
+        machine.step(5 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        out.retain(|effect| !matches!(effect, Effect::SetTimer { .. }));
+        out
+    }
+
+    #[test]
+    fn a_process_that_was_suspended_continues_from_the_state_of_the_others() {
+        let seen = |last: Millis| ScheduleState {
+            last,
+            started: 2,
+            running: vec![3 * MINUTE],
+        };
+        let start = Effect::Start { due: 3 * MINUTE };
+        let kept = |last: Millis, running: &[Millis]| {
+            Effect::Keep(ScheduleState {
+                running: running.to_vec(),
+                ..seen(last)
+            })
+        };
+        let kept = |last: Millis| [kept(last, &[MINUTE, 3 * MINUTE]), kept(last, &[3 * MINUTE])];
+        // The other process has skipped the minutes after the third one.
+        let [both, one] = kept(5 * MINUTE);
+        let skips = suspended(Overlap::Skip, seen(5 * MINUTE));
+        assert_eq!(skips, [start.clone(), both.clone(), one.clone()]);
+        // It will start each of them, and had to cancel the first run.
+        let cancels = suspended(Overlap::CancelPrevious, seen(5 * MINUTE));
+        let cancel = Effect::Cancel { due: MINUTE };
+        assert_eq!(cancels, [cancel, start.clone(), both, one]);
+        // It has queued the fourth and the fifth.
+        let [both, one] = kept(4 * MINUTE - 1);
+        let queues = suspended(Overlap::Queue, seen(4 * MINUTE - 1));
+        assert_eq!(queues, [start, both, one]);
+        // All processes were suspended, or the clock of the other one is wrong.
+        for last in [MINUTE, 5 * MINUTE + MAX_AHEAD + 1] {
+            let missed = suspended(Overlap::Allow, seen(last));
+            let starts = [4, 5].map(|minute| Effect::Start { due: minute * MINUTE });
+            assert!(starts.iter().all(|start| missed.contains(start)), "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_another_process_is_counted_once() {
+        let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, Some(3));
+        let mut out = Vec::new();
+        machine.step(0, Input::Begin(None), &mut out);
+        machine.step(MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        machine.step(2 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        // The other process has started the run of the second minute, which this one has skipped, and has handled the third one.
+        let seen = ScheduleState {
+            last: 3 * MINUTE,
+            started: 2,
+            running: vec![2 * MINUTE],
+        };
+        machine.step(3 * MINUTE, Input::Seen(seen), &mut out);
+        machine.step(3 * MINUTE, Input::Found { due: 2 * MINUTE }, &mut out);
+        machine.step(3 * MINUTE, Input::Ended { due: MINUTE }, &mut out);
+        machine.step(3 * MINUTE, Input::Ended { due: 2 * MINUTE }, &mut out);
+        out.clear();
+        machine.step(4 * MINUTE, Input::Elapsed { generation: 3 }, &mut out);
+        assert_eq!(out[0], Effect::Start { due: 4 * MINUTE });
+    }
+
+    #[test]
+    fn a_schedule_that_was_disabled_counts_the_runs_that_other_processes_started() {
+        let mut machine = machine(Overlap::Allow, CatchUp::Last, 0, Some(3)).disabled();
+        let mut out = Vec::new();
+        machine.step(0, Input::Begin(None), &mut out);
+        let seen = ScheduleState {
+            last: 2 * MINUTE,
+            started: 2,
+            running: vec![2 * MINUTE],
+        };
+        machine.step(2 * MINUTE + 1, Input::Seen(seen), &mut out);
+        assert_eq!(out, [], "nothing starts before it is enabled");
+        machine.step(2 * MINUTE + 1, Input::Enable, &mut out);
+        assert_eq!(out[0], Effect::Start { due: 2 * MINUTE });
+        out.clear();
+        machine.step(3 * MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        assert_eq!(out[0], Effect::Start { due: 3 * MINUTE });
+        let is_timer = |effect: &Effect| matches!(effect, Effect::SetTimer { .. });
+        assert!(!out.iter().any(is_timer), "the limit is reached: {out:?}");
     }
 
     #[test]
