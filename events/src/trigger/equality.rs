@@ -247,6 +247,8 @@ mod tests {
             "event.a === 'x' + 'y'",
             "event.a === 'it\\'s'",
             "event.a === 007",
+            "event.a === +5",
+            "event.a === 1234567890123456",
             "event.a !== 'x'",
             "event.type === 'CUSTOM'",
             "event.toString == 'x'",

@@ -273,3 +273,41 @@ impl Probe {
         Some(Values { source, literal })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn removed_triggers_leave_no_entry() {
+        let conditions = [
+            json!({"eventType": "CUSTOM", "eventName": "go"}),
+            json!({"eventType": "CUSTOM", "eventName": "go", "expression": "event.data.a == 1"}),
+            json!({"eventType": "NODE_STARTED", "expression": "event.nodeId === 'n'"}),
+            json!({"eventType": "NODE_STARTED", "expression": "event.nodeId === 'n' && true"}),
+        ];
+        let definitions: Vec<TriggerDefinition> = conditions
+            .iter()
+            .map(|condition| {
+                let action = json!({"type": "STOP_THREAD", "parameters": {}});
+                let trigger = json!({"id": "t", "condition": condition, "action": action});
+                serde_json::from_value(trigger).expect("a trigger")
+            })
+            .collect();
+        let mut index = TriggerIndex::default();
+        for (key, definition) in (0..).zip(&definitions) {
+            index.add(key, &Owner::Engine, definition);
+        }
+        for (key, definition) in (0..).zip(&definitions) {
+            index.remove(key, &Owner::Engine, definition);
+        }
+        for of_type in index.by_type.values() {
+            assert!(
+                of_type.unnamed.0.is_empty() && of_type.by_name.is_empty(),
+                "{of_type:?}"
+            );
+        }
+    }
+}

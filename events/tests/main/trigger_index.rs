@@ -9,13 +9,14 @@ use pirn_events::trigger::{Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A comparison `event.<field> <operator> <literal>`, or none, with surrounding conditions.
+/// A comparison `event.data.<field> <operator> <literal>`, or none, optionally joined with a second one by `&&`.
 #[derive(Clone, Debug)]
 struct Watching {
     owner: usize,
     thread: Option<usize>,
     name: Option<usize>,
     comparison: Option<(usize, bool, Value)>,
+    second: Option<(usize, bool, Value)>,
     enabled: bool,
 }
 
@@ -46,28 +47,34 @@ fn fields() -> impl Strategy<Value = Value> {
 }
 
 fn watching() -> impl Strategy<Value = Watching> {
-    let comparison = prop::option::of((0..2_usize, any::<bool>(), values()));
+    let comparison = || prop::option::of((0..2_usize, any::<bool>(), values()));
     let place = (0..3_usize, prop::option::of(0..2_usize), prop::option::of(0..2_usize));
-    (place, comparison, prop::bool::weighted(0.8)).prop_map(|((owner, thread, name), comparison, enabled)| Watching {
-        owner,
-        thread,
-        name,
-        comparison,
-        enabled,
-    })
+    (place, comparison(), comparison(), prop::bool::weighted(0.8)).prop_map(
+        |((owner, thread, name), comparison, second, enabled)| Watching {
+            owner,
+            thread,
+            name,
+            comparison,
+            second,
+            enabled,
+        },
+    )
 }
 
 fn definition(id: usize, watching: &Watching) -> TriggerDefinition {
-    let expression = watching.comparison.as_ref().map(|(field, is_loose, literal)| {
-        let operator = if *is_loose { "==" } else { "===" };
-        format!("event.data.{} {operator} {literal}", FIELDS[*field])
-    });
+    let comparisons = [&watching.comparison, &watching.second].into_iter().flatten();
+    let comparisons: Vec<String> = comparisons
+        .map(|(field, is_loose, literal)| {
+            let operator = if *is_loose { "==" } else { "===" };
+            format!("event.data.{} {operator} {literal}", FIELDS[*field])
+        })
+        .collect();
     let mut condition = json!({"eventType": "CUSTOM"});
     if let Some(name) = watching.name {
         condition["eventName"] = json!(NAMES[name]);
     }
-    if let Some(expression) = expression {
-        condition["expression"] = json!(expression);
+    if !comparisons.is_empty() {
+        condition["expression"] = json!(comparisons.join(" && "));
     }
     let definition = json!({
         "id": id.to_string(), "condition": condition, "enabled": watching.enabled,
@@ -128,7 +135,7 @@ proptest! {
                 && OWNERS[watching.owner].is_none_or(|owner| *owner == *event.workflow_id)
                 && watching.thread.is_none_or(|own| own == thread)
                 && watching.name.is_none_or(|own| Some(own) == name);
-            let holds = watching.comparison.as_ref().is_none_or(|(field, is_loose, literal)| {
+            let holds = [&watching.comparison, &watching.second].into_iter().flatten().all(|(field, is_loose, literal)| {
                 event.raised.fields["data"].get(FIELDS[*field]).is_some_and(|value| equal(value, literal, *is_loose))
             });
             let candidate = candidates.iter().find(|candidate| candidate.key == keys[id]);
