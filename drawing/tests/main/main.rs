@@ -3,4 +3,5 @@
 mod checks;
 mod examples;
 mod random;
+mod settings;
 mod sizes;

@@ -91,9 +91,45 @@ fn ten_thousand_nodes_take_bounded_time_and_meet_all_rules() {
         "star-10000",
         &chain(10_000, |at| if at == 0 { star.clone() } else { Vec::new() }),
     );
+    let mut labelled = chain(10_000, |at| {
+        (at % 50 == 0).then_some(at * 7_919 % 10_000).into_iter().collect()
+    });
+    for edge in labelled["edges"].as_array_mut().expect("edges") {
+        edge["condition"] = "output.value > 3".into();
+    }
+    let labelled = timed("labels-10000", &labelled);
+    assert!(labelled.edges.iter().all(|edge| edge.label.is_some()));
+    check(&labelled);
     check(&timed("errors-1000", &chain(1_000, |_| vec![999])));
     check(&timed("random-1000", &chain(1_000, |at| vec![at * 7_919 % 1_000])));
     check(&timed("random-200", &chain(200, |at| vec![at * 7_919 % 200])));
+}
+
+/// Sizes at which the columns of layers are optimised, at which they are averaged, and at which the boxes are in one column.
+#[test]
+fn routes_of_any_size_meet_all_rules() {
+    let node = |at: usize| Piece::Node(at % 11, at % 2);
+    let route = |at: usize| Piece::Route((at..at + 2 + at % 3).map(node).collect());
+    for count in (150..400).step_by(50) {
+        let pieces = Piece::Sequence((0..count).map(route).collect());
+        check(&timed(&format!("routes-{count}"), &file(&pieces, &[]).0));
+    }
+}
+
+#[test]
+fn a_thousand_nodes_without_edges_are_packed_in_rows() {
+    let nodes: Vec<Value> = (0..1_000)
+        .map(|at| json!({"id": "n".repeat(1 + at % 30) + &at.to_string(), "type": "CODE", "config": {"code": "1"}}))
+        .collect();
+    let drawing = timed("packed-1000", &json!({"id": "packed", "nodes": nodes, "edges": []}));
+    check(&drawing);
+    assert!(used_share(&drawing) > 0.5, "{}", used_share(&drawing));
+    assert!(
+        drawing.width < 3 * drawing.height && drawing.height < 3 * drawing.width,
+        "{} x {}",
+        drawing.width,
+        drawing.height
+    );
 }
 
 #[test]
