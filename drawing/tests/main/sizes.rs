@@ -112,7 +112,12 @@ fn routes_of_any_size_meet_all_rules() {
     let route = |at: usize| Piece::Route((at..at + 2 + at % 3).map(node).collect());
     for count in (150..400).step_by(50) {
         let pieces = Piece::Sequence((0..count).map(route).collect());
-        check(&timed(&format!("routes-{count}"), &file(&pieces, &[]).0));
+        let drawing = timed(&format!("routes-{count}"), &file(&pieces, &[]).0);
+        check(&drawing);
+        let steps = drawing.edges.iter().flat_map(|edge| edge.points.windows(2));
+        let aside: i64 = steps.map(|step| i64::from((step[0][0] - step[1][0]).abs())).sum();
+        let mean = aside / i64::try_from(drawing.edges.len()).expect("a number");
+        assert!(mean < 2_500, "{count} routes: edges go {mean} to the sides");
     }
 }
 
