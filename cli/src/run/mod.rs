@@ -18,7 +18,9 @@ use pirn::explore::Explorer;
 use pirn::faults::{Faults, load_faults};
 use pirn::store::{Run, RunFilter, Store};
 use pirn::tools::ToolRegistry;
-use pirn::{BuildError, Engine, Interaction, Profile, RunBuilder, RunError, RunReport, ThreadStatus};
+use pirn::{
+    BuildError, Engine, Interaction, Profile, RunBuilder, RunError, RunErrorCode, RunReport, RunView, ThreadStatus,
+};
 use pirn_actors::engine::check_name;
 use pirn_definition::definition::{BuiltInTool, FaultCode, ToolEntry, nearest, workflow_of_tool};
 use pirn_definition::graph::{Graph, Node, NodeKind};
@@ -73,7 +75,8 @@ tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], 
 {ok, runId} with --detach.
 
 Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 124 the time limit ended the run, 130
-interrupted. Ctrl-C stops the run, which ends CANCELLED with what had finished; a second one ends the process.")]
+interrupted. Ctrl-C stops the run, which ends CANCELLED with what had finished; with a store it does not end, can be resumed, and the
+JSON is that of `pirn runs show`. A second Ctrl-C ends the process.")]
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
@@ -393,9 +396,35 @@ fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the entry of a run in the engine's store.
-fn stored_run(engine: &Engine, run_id: &str) -> Option<Run> {
-    block_on(engine.store()?.run(run_id)).ok()?
+/// A run in the engine's store after this process has executed it.
+enum StoredRun {
+    Entry(Run),
+    /// State of a run that an interrupt has released. It can be resumed, and its report has no more than that.
+    Released(Box<RunView>),
+}
+
+fn stored_run(engine: &Engine, report: &RunReport) -> Option<StoredRun> {
+    let run = block_on(engine.store()?.run(&report.run_id)).ok()??;
+    let is_released = report.status == ThreadStatus::Failed
+        && !run.status.is_final()
+        && report
+            .error
+            .as_ref()
+            .is_some_and(|error| error.code == RunErrorCode::Cancelled);
+    let view = is_released.then(|| block_on(engine.view(&report.run_id, None)));
+    Some(match view {
+        Some(Ok(view)) => StoredRun::Released(Box::new(view)),
+        Some(Err(_)) | None => StoredRun::Entry(run),
+    })
+}
+
+/// Says how an interrupted run of a store continues.
+fn say_resumable(run_id: &str, place: &Place) {
+    say(&format!(
+        "run {run_id} is stored: pirn runs resume {} {}",
+        shell_quoted(run_id),
+        place.arguments()
+    ));
 }
 
 /// Prints notices before the run starts.
@@ -538,7 +567,7 @@ fn execute(
     if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.wait_all_ended_blocking();
     }
-    let stored = stored_run(engine, run.run_id());
+    let stored = stored_run(engine, &report);
     // Stop accepting inputs before the engine that executes them stops.
     drop(listening);
     // Shutting down flushes the event bus, so that both event readers reach their end.
@@ -563,12 +592,7 @@ fn execute(
         say(&format!("to repeat this run: --virtual-time --seed {seed}"));
     }
     if was_interrupted && let Some(place) = place {
-        say(&format!(
-            "run {} is stored: pirn runs resume {} {}",
-            run.run_id(),
-            shell_quoted(run.run_id()),
-            place.arguments()
-        ));
+        say_resumable(run.run_id(), place);
     }
     if report.status == ThreadStatus::Cancelled
         && let Some(failure) = unanswered.failure()
@@ -617,7 +641,7 @@ fn replies(args: &Args) -> Replies {
 fn print(
     (output, is_quiet): (Output, bool),
     report: &RunReport,
-    stored: Option<Run>,
+    stored: Option<StoredRun>,
     asked: Option<&RunFacts>,
     was_interrupted: bool,
 ) -> Result<ExitCode, Failure> {
@@ -626,6 +650,12 @@ fn print(
         (false, ThreadStatus::Completed) => 0,
         (false, ThreadStatus::Timeout) => TIMED_OUT,
         (false, _) => FAILED,
+    };
+    let stored = match (output, stored) {
+        // The state that `runs show` and `runs list` show, because the run goes on from it.
+        (Output::Json, Some(StoredRun::Released(view))) => return Ok(answer(&json_text(view.to_json()), code)),
+        (_, Some(StoredRun::Entry(run))) => Some(run),
+        (Output::Text, Some(StoredRun::Released(_))) | (_, None) => None,
     };
     match (output, &report.error) {
         (Output::Json, _) => {

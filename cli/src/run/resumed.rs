@@ -21,7 +21,9 @@ use super::questions::elicitation;
 use super::questions::named_value::answered_once;
 use super::questions::prompt_gate::PromptGate;
 use super::questions::{self, Ask, UnansweredQuestion};
-use super::{BUFFER, GRACE, WrittenAnswer, check_answers, named_answer, print, stored_run, unbuilt};
+use super::{
+    BUFFER, GRACE, StoredRun, WrittenAnswer, check_answers, named_answer, print, say_resumable, stored_run, unbuilt,
+};
 use crate::config::ConfigFile;
 use crate::output::failure::Failure;
 use crate::output::terminal::{FAILED, Output, answer, json_text, say, say_run};
@@ -224,12 +226,15 @@ impl Going {
         if report.status == ThreadStatus::Completed {
             run.wait_all_ended_blocking();
         }
-        let stored = stored_run(engine, &run_id);
+        let stored = stored_run(engine, &report);
         drop(listening);
         engine.shutdown_blocking(GRACE);
         let was_interrupted = interrupt.was_heard();
         if let Some(shown) = shown {
             shown.finish(&report, was_interrupted);
+        }
+        if matches!(stored, Some(StoredRun::Released(_))) {
+            say_resumable(&run_id, place);
         }
         print((output, self.quiet), &report, stored, None, was_interrupted)
     }

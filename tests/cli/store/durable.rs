@@ -129,7 +129,16 @@ fn after_a_power_loss_a_run_repeats_no_answered_call() {
 fn a_stored_run_can_be_resumed_after_ctrl_c() {
     let folder = folder("interrupted");
     let mut gate = gate(&folder);
-    let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
+    let arguments = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--run-id",
+        "run-1",
+        "--output",
+        "json",
+    ];
     let child = start_in(folder.path(), &arguments, &[]);
     assert!(gate.nth(1).is_some());
     let id = child.id().to_string();
@@ -146,6 +155,12 @@ fn a_stored_run_can_be_resumed_after_ctrl_c() {
     if ended.status.code() != Some(0) {
         assert_eq!(ended.status.code(), Some(130), "{stderr}");
         assert!(stderr.contains("pirn runs resume run-1 --store runs.db"), "{stderr}");
+        let printed: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+        assert_eq!(printed, runs(&folder, &["show", "run-1", "--output", "json"]).json());
+        assert_eq!(
+            (&printed["workflowId"], &printed["error"]),
+            (&json!("main"), &Value::Null)
+        );
         let resumed = runs(&folder, &["resume", "--all", "--output", "json"]);
         assert_eq!(resumed.json()["runs"][0]["output"], "all done");
     }
