@@ -418,7 +418,7 @@ fn stored_run(engine: &Engine, report: &RunReport) -> Option<StoredRun> {
     })
 }
 
-/// Says how an interrupted run of a store continues.
+/// Prints the command that resumes an interrupted run of a store.
 fn say_resumable(run_id: &str, place: &Place) {
     say(&format!(
         "run {run_id} is stored: pirn runs resume {} {}",
@@ -652,7 +652,7 @@ fn print(
         (false, _) => FAILED,
     };
     let stored = match (output, stored) {
-        // The state that `runs show` and `runs list` show, because the run goes on from it.
+        // As `runs show` prints it, because the run can be resumed from this state.
         (Output::Json, Some(StoredRun::Released(view))) => return Ok(answer(&json_text(view.to_json()), code)),
         (_, Some(StoredRun::Entry(run))) => Some(run),
         (Output::Text, Some(StoredRun::Released(_))) | (_, None) => None,
