@@ -136,9 +136,8 @@ struct Mailbox {
     expected: VecDeque<Option<Vec<u32>>>,
     /// True if the last expected message is a batch that accepts items.
     is_open: bool,
+    most: usize,
 }
-
-const MOST: usize = 2;
 
 impl Mailbox {
     fn send(&self, message: Option<Batch<u32>>) {
@@ -162,12 +161,12 @@ impl Mailbox {
                 if is_added {
                     let items = self.expected.back_mut().unwrap().as_mut().unwrap();
                     items.push(item);
-                    self.is_open = items.len() < MOST;
+                    self.is_open = items.len() < self.most;
                 } else {
                     let crossing = [None, Some(Some(vec![item + 100])), Some(None)];
                     self.expected.extend(crossing[operation as usize].clone());
                     self.expected.push_back(Some(vec![item]));
-                    self.is_open = operation == 0;
+                    self.is_open = operation == 0 && self.most > 1;
                 }
             }
             3 => {
@@ -195,8 +194,12 @@ impl Mailbox {
 fn a_batch_accepts_up_to_its_limit_while_it_is_the_last_message_and_a_dropped_one_retains_nothing() {
     const OPERATIONS: u32 = 6;
     const LENGTH: u32 = 6;
-    for sequence in 0..OPERATIONS.pow(LENGTH) {
-        let (batches, mut mailbox) = (Batches::new(MOST), Mailbox::default());
+    for (sequence, most) in (0..OPERATIONS.pow(LENGTH)).flat_map(|sequence| [(sequence, 1), (sequence, 3)]) {
+        let mut mailbox = Mailbox {
+            most,
+            ..Mailbox::default()
+        };
+        let batches = Batches::new(most);
         for at in 0..LENGTH {
             mailbox.step(&batches, sequence / OPERATIONS.pow(at) % OPERATIONS, at);
         }
