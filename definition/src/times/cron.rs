@@ -19,6 +19,10 @@ const LONGEST_GAP: i64 = 26 * 60;
 /// Minutes; no zone has gone back by more at once since 1970.
 const LONGEST_FOLD: i64 = 3 * 60;
 
+/// Last moment with a time, in milliseconds since 1970: the end of the year 9999. Local times near the end of the calendar's range
+/// cannot be represented.
+const LATEST: Millis = 253_402_300_799_999;
+
 /// Times of a cron expression in a zone.
 #[derive(Clone, Debug)]
 pub struct Times {
@@ -39,9 +43,10 @@ impl Times {
         }
     }
 
-    /// Returns the first time after this moment, both in milliseconds since 1970; `None` if there are no more.
+    /// Returns the first time after this moment, both in milliseconds since 1970; `None` if there are no more, and after the year
+    /// 9999.
     pub fn after(&self, moment: Millis) -> Option<Millis> {
-        let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
+        let moment = utc(moment)?;
         let mut wall = moment.with_timezone(&self.zone).naive_local();
         loop {
             wall = next_on_the_wall(&self.cron, wall)?;
@@ -52,9 +57,9 @@ impl Times {
         }
     }
 
-    /// Returns the last time before this moment, both in milliseconds since 1970; `None` if there is none.
+    /// Returns the last time before this moment, both in milliseconds since 1970; `None` if there is none, and after the year 9999.
     pub fn before(&self, moment: Millis) -> Option<Millis> {
-        let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
+        let moment = utc(moment)?;
         // Where clocks went back, a later local time can be an earlier moment.
         let mut wall = moment.with_timezone(&self.zone).naive_local() + Duration::minutes(LONGEST_FOLD);
         loop {
@@ -67,10 +72,9 @@ impl Times {
         }
     }
 
-    /// Returns a moment in local time: `2026-11-22T03:00:00+01:00`.
+    /// Returns a moment in local time: `2026-11-22T03:00:00+01:00`; empty after the year 9999.
     pub fn shown(&self, moment: Millis) -> String {
-        let moment = i64::try_from(moment).ok().and_then(DateTime::from_timestamp_millis);
-        moment.map_or_else(String::new, |moment| moment.with_timezone(&self.zone).to_rfc3339())
+        utc(moment).map_or_else(String::new, |moment| moment.with_timezone(&self.zone).to_rfc3339())
     }
 
     /// Returns the moment of a local time.
@@ -84,6 +88,12 @@ impl Times {
             (1..=LONGEST_GAP).find_map(|later| at(minute + Duration::minutes(later)))
         })
     }
+}
+
+/// Returns a moment that has a local time in every zone.
+fn utc(moment: Millis) -> Option<DateTime<Utc>> {
+    let moment = Some(moment).filter(|moment| *moment <= LATEST)?;
+    DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)
 }
 
 /// Parses a cron expression and checks that it matches at least once.
@@ -196,6 +206,27 @@ mod tests {
             passed += Duration::minutes(1);
         }
         is_passed || (pattern.has(now) && !shown_before)
+    }
+
+    #[test]
+    fn a_moment_at_the_end_of_the_calendar_has_no_times() {
+        let end = DateTime::<Utc>::MAX_UTC.timestamp_millis() as Millis;
+        for zone in ["UTC", "Pacific/Kiritimati", "America/New_York"] {
+            let times = Times::read("0 0 29 2 *", zone).expect("valid");
+            for moment in [
+                end - 20_000_000,
+                end,
+                end + 1,
+                LATEST + 1,
+                i64::MAX as Millis,
+                Millis::MAX,
+            ] {
+                let of = (times.after(moment), times.before(moment), times.shown(moment));
+                assert_eq!(of, (None, None, String::new()), "{zone} {moment}");
+            }
+            assert!(times.before(LATEST).is_some(), "{zone}");
+            assert!(!times.shown(LATEST).is_empty(), "{zone}");
+        }
     }
 
     proptest! {
