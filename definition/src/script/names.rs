@@ -137,7 +137,9 @@ pub(super) fn begins_name(c: char) -> bool {
 
 /// True if an identifier can contain `c` after its first character.
 pub(super) fn continues_name(c: char) -> bool {
-    begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !c.is_whitespace())
+    // JavaScript reads U+FEFF as white space, and Rust does not.
+    let is_space = c.is_whitespace() || c == '\u{feff}';
+    begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !is_space)
 }
 
 /// True if a variable can have this name: an identifier that is not reserved, or one with hyphens, as the paths of templates have.

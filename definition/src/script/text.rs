@@ -92,10 +92,27 @@ pub fn text_of(value: &Value) -> Cow<'_, str> {
         Value::String(text) => Cow::Borrowed(text),
         Value::Null => Cow::Borrowed(""),
         Value::Number(number) => Cow::Owned(match number.as_f64() {
-            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => format!("{float:.0}"),
+            Some(float) if number.is_f64() => float_text(float),
             _ => number.to_string(),
         }),
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => Cow::Owned(value.to_string()),
+    }
+}
+
+/// Formats a finite number as JavaScript does. Both languages write the fewest digits that identify the number.
+fn float_text(float: f64) -> String {
+    if float == 0.0 {
+        // Also for -0.
+        return "0".to_owned();
+    }
+    if (1e-6..1e21).contains(&float.abs()) {
+        return float.to_string();
+    }
+    let text = format!("{float:e}");
+    if float.abs() < 1.0 {
+        text
+    } else {
+        text.replace('e', "e+")
     }
 }
 
@@ -131,6 +148,26 @@ mod tests {
         assert_eq!(render("<{{input.n}}|{{ input.flag }}|{{input.none}}>"), "<30|false|>");
         assert_eq!(render("{{input.list}}"), r#"[1,{"a":"b"}]"#);
         assert_eq!(render("{{compress-messages.content}}!"), "short!");
+    }
+
+    #[test]
+    fn numbers_render_as_in_javascript() {
+        for (number, expected) in [
+            ("-0.0", "0"),
+            ("1e-5", "0.00001"),
+            ("-0.000001", "-0.000001"),
+            ("1e-7", "1e-7"),
+            ("-1.5e-9", "-1.5e-9"),
+            ("1e16", "10000000000000000"),
+            ("1.5e20", "150000000000000000000"),
+            ("1e21", "1e+21"),
+            ("-1.25e300", "-1.25e+300"),
+            ("0.1", "0.1"),
+            ("9007199254740993", "9007199254740993"),
+        ] {
+            let value: Value = serde_json::from_str(number).unwrap();
+            assert_eq!(text_of(&value), expected, "{number}");
+        }
     }
 
     #[test]

@@ -124,3 +124,24 @@ fn a_too_long_expression_is_refused_without_parsing() {
     );
     assert!(syntax.0.into_inner().is_empty());
 }
+
+#[test]
+fn a_fault_in_a_script_file_is_at_a_whole_character_of_it() {
+    for text in [
+        "export const meta =\u{538b}\u{7f29}",
+        "export const meta = {name: 'a",
+        "export const meta = {name: 'a\n",
+        "export const meta = {",
+        "export const meta = {limits: 1}",
+        "\u{e9}",
+    ] {
+        let loaded = load(&SourceFile::new("plan.js", text));
+        let compiled = compile_loaded(&loaded, &CompileContext::default());
+        assert!(text == "\u{e9}" || !compiled.faults.is_empty(), "{text}");
+        for fault in &compiled.faults {
+            let position = fault.position.expect("a position");
+            let span = position.offset..position.offset + position.length;
+            assert!(text.get(span.clone()).is_some(), "{text:?}: {span:?} of {fault}");
+        }
+    }
+}

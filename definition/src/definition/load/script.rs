@@ -30,8 +30,7 @@ pub(super) fn load(loader: &mut Loader, file: &SourceFile) {
     let workflow = match workflow_of_script(stem.unwrap_or("script"), &file.text) {
         Ok(workflow) => workflow.to_string(),
         Err(fault) => {
-            let start = fault.at as u32;
-            let span = Span { start, end: start + 1 };
+            let span = one_character(&file.text, fault.at);
             let fault = loader
                 .source
                 .fault(FaultCode::InvalidExpression, span, span, fault.message);
@@ -46,10 +45,22 @@ pub(super) fn load(loader: &mut Loader, file: &SourceFile) {
         }
         // JSON that is nested too deeply or too large.
         Err(error) => {
-            let span = Span { start: 0, end: 1 };
+            let span = one_character(&file.text, 0);
             let fault = loader.source.fault(error.code, span, span, error.message);
             loader.out.faults.push(fault);
         }
+    }
+}
+
+/// Returns the span of the character at a byte offset; it is empty at the end of the script.
+fn one_character(script: &str, at: usize) -> Span {
+    let length = script
+        .get(at..)
+        .and_then(|rest| rest.chars().next())
+        .map_or(0, char::len_utf8);
+    Span {
+        start: at as u32,
+        end: (at + length) as u32,
     }
 }
 
@@ -117,13 +128,14 @@ fn each_config(workflow: &mut Tree, visit: &mut dyn FnMut(&mut Tree)) {
 
 /// Sets the span of every value to the start of the script, and that of the code to the whole script.
 fn set_spans(tree: &mut Tree, script: &str) {
-    tree.span = Span { start: 0, end: 1 };
+    let first = one_character(script, 0);
+    tree.span = first;
     match &mut tree.value {
         Json::Text(text) if *text == *script => tree.span.end = script.len() as u32,
         Json::List(items) => items.iter_mut().for_each(|item| set_spans(item, script)),
         Json::Object(members) => {
             for member in members {
-                member.key_span = Span { start: 0, end: 1 };
+                member.key_span = first;
                 set_spans(&mut member.value, script);
             }
         }
