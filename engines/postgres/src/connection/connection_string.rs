@@ -225,7 +225,8 @@ fn parse_pairs(text: &str) -> Result<Values, String> {
 
 /// Returns a connection string without its passwords, for messages and commands to copy.
 pub fn without_password(text: &str) -> String {
-    if let Some((scheme, rest)) = text.split_once("://") {
+    // A value of a list may contain `://` too.
+    if let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
         return url_without_password(scheme, rest);
     }
     let Ok(mut values) = parse(text) else {
@@ -244,8 +245,17 @@ pub fn without_password(text: &str) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
+fn is_scheme(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
 fn url_without_password(scheme: &str, rest: &str) -> String {
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    // As in `parse_url`: a `?` before the `@` that ends the user is part of the password.
+    let (before, after) = until(rest, &['@', '/']);
+    let begin = if after.starts_with('@') { before.len() } else { 0 };
+    let end = rest[begin..].find('?').map_or(rest.len(), |place| begin + place);
+    let (rest, query) = (&rest[..end], rest.get(end + 1..).unwrap_or_default());
     let is_shown = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
         // Names with percent-encoding are hidden too: an encoded name may mean `password`.
@@ -432,6 +442,15 @@ if not texts:
             ("host=h password='se cret' user=u", "host=h user=u"),
             ("host = h dbname='a b' sslpassword=secret", "dbname='a b' host=h"),
             ("host=h password='secret", "URL"),
+            ("host=h password=secret://more user=u", "host=h user=u"),
+            ("password='secret postgres://' host=h", "host=h"),
+            (
+                "postgres://u:sec?ret@h/d?sslmode=require",
+                "postgres://u@h/d?sslmode=require",
+            ),
+            ("postgres://u:secret?@h", "postgres://u@h"),
+            ("postgres://h/d?user=a@b", "postgres://h/d?user=a@b"),
+            ("https://h:8080/?x=1", "https://h:8080/?x=1"),
         ] {
             assert_eq!(without_password(text), shown);
         }
