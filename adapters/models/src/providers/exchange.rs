@@ -132,7 +132,6 @@ impl Exchange<'_> {
                 Some(bytes) => frames.take(&bytes),
                 None => frames.end(),
             };
-            let new = new.map_err(|_| Failure::malformed("the reply does not follow the protocol: it is not UTF-8"))?;
             let has_data = frames.has_new_data();
             // A provider that sends only comments has stalled, although the connection is alive.
             if !new.is_empty() || (wait.has_begun && has_data) {
@@ -152,6 +151,12 @@ impl Exchange<'_> {
                 self.protocol.parse_chunk(&frame, builder)?;
             }
             self.hand_on(builder, false);
+            // After the frames before it, the last of which may be the end of the reply.
+            if frames.is_malformed() && !builder.is_over() {
+                return Err(Failure::malformed(
+                    "the reply does not follow the protocol: it is not UTF-8",
+                ));
+            }
             if let Some(too_long) = builder.is_too_long() {
                 return Err(too_long);
             }

@@ -28,6 +28,8 @@ pub(super) struct Frames {
     data: Option<String>,
     /// True once a line has been taken.
     has_begun: bool,
+    /// True once a line is not UTF-8. No frame follows.
+    is_malformed: bool,
     /// True if data has arrived since the last call of [`Frames::has_new_data`].
     has_new_data: bool,
 }
@@ -40,6 +42,7 @@ impl Frames {
             event: None,
             data: None,
             has_begun: false,
+            is_malformed: false,
             has_new_data: false,
         }
     }
@@ -54,28 +57,35 @@ impl Frames {
         self.bytes.len() + self.data.as_ref().map_or(0, String::len)
     }
 
+    /// Returns whether a line is not UTF-8. The frames before it have been returned.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.is_malformed
+    }
+
     /// Returns the frames that these bytes complete.
-    ///
-    /// # Errors
-    /// Fails if the bytes are not UTF-8.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<StreamFrame>, std::str::Utf8Error> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<StreamFrame> {
         // Search only the new bytes for the end, so that a long line in many pieces takes linear time.
         let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
             self.note_partial_line();
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let end = before + end;
         let rest = self.bytes.split_off(end + 1);
         let whole = std::mem::replace(&mut self.bytes, rest);
-        let text = std::str::from_utf8(&whole)?;
         let mut frames = Vec::new();
-        for line in text.lines() {
-            frames.extend(self.line(line));
+        // Line by line: whether the frames before a malformed line count must not depend on the chunk in which that line arrives.
+        for line in whole[..whole.len() - 1].split(|byte| *byte == b'\n') {
+            let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line));
+            self.is_malformed |= line.is_err();
+            match line {
+                Ok(line) if !self.is_malformed => frames.extend(self.line(line)),
+                Ok(_) | Err(_) => break,
+            }
         }
         self.note_partial_line();
-        Ok(frames)
+        frames
     }
 
     /// Notes data in the incomplete last line: a long line may take longer than the time limit of a piece.
@@ -87,13 +97,12 @@ impl Frames {
     }
 
     /// Returns the remaining frames at the end of the input.
-    ///
-    /// # Errors
-    /// Fails if the bytes are not UTF-8.
-    pub(super) fn end(&mut self) -> Result<Vec<StreamFrame>, std::str::Utf8Error> {
-        let mut frames = self.take(b"\n")?;
-        frames.extend(self.ended());
-        Ok(frames)
+    pub(super) fn end(&mut self) -> Vec<StreamFrame> {
+        let mut frames = self.take(b"\n");
+        if !self.is_malformed {
+            frames.extend(self.ended());
+        }
+        frames
     }
 
     fn line(&mut self, line: &str) -> Option<StreamFrame> {
@@ -148,9 +157,9 @@ mod tests {
         let mut frames = Frames::new(framing);
         let mut all = Vec::new();
         for piece in pieces {
-            all.extend(frames.take(piece).expect("UTF-8"));
+            all.extend(frames.take(piece));
         }
-        all.extend(frames.end().expect("UTF-8"));
+        all.extend(frames.end());
         all
     }
 
@@ -196,7 +205,7 @@ mod tests {
             (Framing::Lines, b"{}\n", true),
         ] {
             let mut frames = Frames::new(framing);
-            frames.take(bytes).expect("UTF-8");
+            frames.take(bytes);
             assert_eq!(frames.has_new_data(), expected, "{}", bytes.escape_ascii());
             assert!(!frames.has_new_data(), "once");
         }

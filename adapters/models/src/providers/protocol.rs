@@ -226,13 +226,19 @@ mod tests {
                 Some(piece) => frames.take(piece),
                 None => frames.end(),
             };
-            for frame in new.expect("UTF-8") {
+            for frame in new {
                 if builder.is_over() {
                     break;
                 }
                 if let Err(failure) = protocol.parse_chunk(&frame, &mut builder) {
                     return format!("{failure:?}");
                 }
+            }
+            if builder.is_over() {
+                break;
+            }
+            if frames.is_malformed() {
+                return "not UTF-8".to_owned();
             }
         }
         let reply = builder.reply(protocol.name(), "m", &Key::none());
@@ -242,6 +248,21 @@ mod tests {
             shown = shown.replace(&call.id, "an id");
         }
         shown
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_after_the_end_are_ignored_in_any_chunk() {
+        let reply = b"data: {\"choices\": [{\"delta\": {\"content\": \"hi\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
+        let (garbage, cut) = (b"\xff\n".as_slice(), b"data: {\"\xff\n".as_slice());
+        for rest in [garbage, cut] {
+            let whole = [reply.as_slice(), rest].concat();
+            let expected = read(Protocol::OpenAi, &[reply]);
+            assert!(expected.starts_with("Ok"), "{expected}");
+            assert_eq!(read(Protocol::OpenAi, &[reply, rest]), expected);
+            assert_eq!(read(Protocol::OpenAi, &[&whole]), expected, "in one chunk");
+            // Before the end they are a failure.
+            assert_eq!(read(Protocol::OpenAi, &[rest, reply]), "not UTF-8");
+        }
     }
 
     proptest! {
