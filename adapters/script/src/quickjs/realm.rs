@@ -33,6 +33,9 @@ use super::library::{PRELUDE, WORKFLOW};
 use super::realm_options::RealmOptions;
 use crate::{Logs, StopFlag};
 
+/// Bytes of a name in a message of QuickJS beyond which it may be truncated: 63 in its buffer, less a character that does not fit.
+const LONGEST_SHOWN_NAME: usize = 60;
+
 /// A compiled snippet of a realm, and whether its source can throw `null`.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled(Persistent<Function<'static>>, bool);
@@ -446,8 +449,12 @@ impl Realm {
             return;
         };
         let name = name.trim_matches(['\'', '"']);
-        if self.frame().unknown.iter().any(|unknown| **unknown == *name) {
-            let mut named = ScriptFault::unknown_name(name);
+        // QuickJS truncates a long name in its message.
+        let is_cut = name.len() >= LONGEST_SHOWN_NAME;
+        let is_it = |unknown: &&Arc<str>| ***unknown == *name || (is_cut && unknown.starts_with(name));
+        let unknown = self.frame().unknown.iter().find(is_it).cloned();
+        if let Some(name) = unknown {
+            let mut named = ScriptFault::unknown_name(&name);
             if let (Some(Value::Object(details)), Some(Value::Object(place))) = (&mut named.details, &fault.details) {
                 details.extend(place.clone());
             }

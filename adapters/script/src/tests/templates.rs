@@ -54,6 +54,29 @@ fn templates_resolve_names_like_expressions() {
 }
 
 #[test]
+fn white_space_in_a_tag_is_that_of_a_template_without_blocks() {
+    for space in ["\u{a0}", "\u{2028}", "\u{3000}", "\u{c}", "\u{b}"] {
+        for tag in [
+            "{{name}}",
+            "<{{list[1].n}}>",
+            "{{nodes[\"compress-messages\"].content}}",
+        ] {
+            let spaced = tag
+                .replace("{{", &format!("{{{{{space}"))
+                .replace("}}", &format!("{space}}}}}"));
+            let expected = text(tag);
+            assert!(expected.is_ok(), "{expected:?}");
+            assert_eq!(text(&spaced), expected, "{spaced:?}");
+            assert_eq!(
+                text(&format!("{{{{#if no}}}}x{{{{/if}}}}{spaced}")),
+                expected,
+                "{spaced:?} with a block"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_missing_path_is_an_error_and_never_renders_undefined() {
     for (template, path) in [
         ("{{user.name}}", "user.name"),

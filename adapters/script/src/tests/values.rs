@@ -121,6 +121,37 @@ fn a_thrown_error_has_a_message_and_a_location() {
 }
 
 #[test]
+fn a_long_unknown_name_is_an_error_with_its_name() {
+    for length in [20, 100, 200] {
+        let name = "a".repeat(length);
+        for expression in [name.clone(), format!("[0].map(x => {name})")] {
+            let fault = value(&expression).unwrap_err();
+            assert_eq!(fault.code, RunErrorCode::UnknownName, "{expression}: {fault:?}");
+            assert_eq!(fault.details.unwrap()["name"], json!(name), "{expression}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_separates_names() {
+    for (expression, expected) in [
+        ("\u{feff}total", json!(3)),
+        ("total\u{feff}", json!(3)),
+        ("total\u{feff}+ 1", json!(4)),
+        ("!total\u{feff}", json!(false)),
+        ("[0].map(x => total\u{feff})", json!([3])),
+    ] {
+        let scope = scope(&json!({"total": 3}), &json!(null));
+        assert_eq!(
+            value_in(&mut patient(), expression, &scope),
+            Ok(expected),
+            "{expression:?}"
+        );
+    }
+    assert_error(value("a\u{feff}b"), RunErrorCode::ScriptError, "SyntaxError");
+}
+
+#[test]
 fn an_unknown_name_is_an_error_with_its_location() {
     let known = ScopeValues {
         known: ["later".into()].into(),
