@@ -13,10 +13,10 @@ use crate::durable::faults::external_effects::RUN;
 
 type Edit = fn(&mut Vec<Record>) -> Result<(), StoreError>;
 
-fn swapped(records: &mut Vec<Record>) -> Result<(), StoreError> {
+const SWAPPED: Edit = |records| {
     records.swap(0, 1);
     Ok(())
-}
+};
 
 /// A store that changes the records of one run when they are read.
 struct Edited {
@@ -84,7 +84,7 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
     let before = stored();
     assert!(before.steps >= 2, "{before:?}");
     let edits: [(&str, Edit); 2] = [
-        ("in another order", swapped),
+        ("in another order", SWAPPED),
         ("without the first record", |records| {
             records.remove(0);
             Ok(())
@@ -114,7 +114,7 @@ fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
 #[test]
 fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
     let edits: [(&str, Edit); 3] = [
-        ("diverges", swapped),
+        ("diverges", SWAPPED),
         ("is no record", |records| {
             records[0].body = "{}".to_owned();
             Ok(())
@@ -181,7 +181,7 @@ fn a_run_continues_after_a_started_run_that_cannot_be_replayed_is_cancelled() {
     let edited = engine(Edited {
         run: CHILD,
         store: store.clone(),
-        edit: swapped,
+        edit: SWAPPED,
     });
     let refused = block_on(edited.resume(RUN).start())
         .map(|_| ())

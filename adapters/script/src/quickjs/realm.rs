@@ -451,8 +451,8 @@ impl Realm {
         let name = name.trim_matches(['\'', '"']);
         // QuickJS truncates a long name in its message.
         let is_cut = name.len() >= LONGEST_SHOWN_NAME;
-        let is_it = |unknown: &&Arc<str>| ***unknown == *name || (is_cut && unknown.starts_with(name));
-        let unknown = self.frame().unknown.iter().find(is_it).cloned();
+        let is_named = |unknown: &&Arc<str>| ***unknown == *name || (is_cut && unknown.starts_with(name));
+        let unknown = self.frame().unknown.iter().find(is_named).cloned();
         if let Some(name) = unknown {
             let mut named = ScriptFault::unknown_name(&name);
             if let (Some(Value::Object(details)), Some(Value::Object(place))) = (&mut named.details, &fault.details) {
