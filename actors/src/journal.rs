@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_core::run::{Effect, JournaledInput, RunStart, Setting};
+use pirn_core::thread::FiringId;
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::Graph;
@@ -42,6 +43,9 @@ pub trait RunJournal: Send {
 
     /// Notes an effect that the run requested.
     fn did(&mut self, effect: &Effect);
+
+    /// Notes that a run that this run has started left the process without an end.
+    fn started_run_left(&mut self, _firing: FiringId) {}
 
     /// Makes all inputs so far durable. None: no effect has to wait for that.
     fn keep(&mut self) -> Option<JournalFlush> {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, Store};
-use pirn::{Engine, EventType, SubscriptionItem};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
 use super::crashes::{crash_and_resume, uninterrupted};
@@ -217,4 +219,70 @@ fn the_failure_of_a_trigger_at_the_end_of_a_run_reaches_its_subscribers() {
             .collect();
         assert!(types.contains(&EventType::TriggerFailed), "{types:?}");
     }
+}
+
+/// Waits until a run asks a question, and returns it.
+pub(super) fn asking(engine: &Engine, run: &str) -> RunHandle {
+    loop {
+        match engine.find(run) {
+            Some(run) if !block_on(run.interactions()).is_empty() => return run,
+            // Each question passes through the run's mailbox, so the run makes progress.
+            Some(_) | None => std::thread::yield_now(),
+        }
+    }
+}
+
+/// A started run that waits leaves a closing engine before the run that started it, if that one still works.
+#[test]
+fn a_started_run_that_a_shutdown_stores_has_not_failed() {
+    const CHILD: &str = "run-1-f1";
+    let ask = json!({"id": "q", "type": "USER_INTERACTION", "config": {"question": "Sure?"}});
+    let starts = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "mine"}});
+    let mut started = trigger("t", &starts);
+    started["condition"]["expression"] = json!("event.nodeId == 'a'");
+    let main = json!({"id": "main", "triggers": [started],
+        "nodes": [{"id": "start", "type": "START"}, {"id": "a", "type": "CODE", "config": {"code": "return 1"}}, work("b"), ask,
+            {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "a"}, {"from": "a", "to": "b"}, {"from": "b", "to": "q"}, {"from": "q", "to": "end"}]});
+    let mine = json!({"id": "mine", "nodes": [{"id": "start", "type": "START"}, ask, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "q"}, {"from": "q", "to": "end"}]});
+    let store = MemoryStore::new();
+    let (open, gate) = oneshot::channel::<()>();
+    let gate = gate.shared();
+    let engine = || {
+        let gate = gate.clone();
+        let builder = Engine::builder().workflows(json!({"workflows": [main, mine]}).to_string());
+        let builder = builder.async_function("work", move |_| gate.clone().map(|_| Ok(Value::Null)));
+        builder.store(store.clone()).build().expect("builds")
+    };
+    let first = engine();
+    let run = first.run("main").run_id(RUN).start().expect("starts");
+    let child = asking(&first, CHILD);
+    std::thread::scope(|scope| {
+        let shutdown = scope.spawn(|| first.shutdown_blocking(Duration::from_secs(60)));
+        // The child sends its report to its starter before it publishes it.
+        assert_eq!(child.outcome_blocking().status, ThreadStatus::Failed);
+        open.send(()).expect("the function waits");
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Failed);
+        shutdown.join().expect("no panic");
+    });
+
+    let second = engine();
+    let run = block_on(second.resume(RUN).start()).expect("resumes");
+    assert!(
+        second.find(CHILD).is_some(),
+        "a run is resumed with the runs that it started"
+    );
+    for run in [asking(&second, CHILD), run.clone()] {
+        let question = block_on(run.interactions()).remove(0);
+        block_on(run.answer(&question.id, Value::from("yes"))).expect("is open");
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    }
+    let report = run.outcome_blocking();
+    assert!(
+        report.firings.iter().all(|firing| firing.error.is_none()),
+        "{:?}",
+        report.firings
+    );
+    second.shutdown_blocking(Duration::from_secs(5));
 }

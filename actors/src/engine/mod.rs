@@ -330,6 +330,10 @@ impl EngineHandle for EngineShared {
         self.next_run_id()
     }
 
+    fn is_closed(&self) -> bool {
+        self.gate.is_closed()
+    }
+
     fn owns_run(&self, run_id: &str) -> bool {
         self.carries(run_id)
     }

@@ -637,6 +637,11 @@ impl Actors {
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
             SupervisorMsg::Closing => run.close(),
             SupervisorMsg::KeepTriggers(workflow) => run.keep_triggers(Some(&workflow)),
+            // It has not ended, and is resumed with this run. As an input, the report would be a failure of that run for ever.
+            SupervisorMsg::Tell(Message::Supervisor(ToSupervisor::DetachedEnded {
+                firing,
+                output: Err(error),
+            })) if error == shut_down() && self.waits_for_stored_run(run) => run.started_run_left(firing),
             SupervisorMsg::Kept { step, result } => {
                 if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {
                     std::panic::resume_unwind(Box::new(lost));
@@ -658,6 +663,12 @@ impl Actors {
                 }
             }
         }
+    }
+
+    /// True if a run that this run has started, and that leaves the engine because of a shutdown, is resumed with this run. A run that
+    /// has ended needs the report, because it waits for nothing else.
+    fn waits_for_stored_run(&self, run: &RunContext) -> bool {
+        run.is_durable() && run.engine().is_closed() && !self.machine.has_ended()
     }
 
     /// Answers a question in the name of a person. The caller is notified once the answer is durable.

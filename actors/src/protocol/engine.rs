@@ -18,6 +18,9 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Sends a message to a run. Fails if the run has ended; the message is dropped.
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), RunEnded>;
 
+    /// True if the engine shuts down: it admits no runs.
+    fn is_closed(&self) -> bool;
+
     /// True if this engine executes the run.
     fn owns_run(&self, run_id: &str) -> bool;
 

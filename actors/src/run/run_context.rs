@@ -208,6 +208,13 @@ impl RunContext {
         }
     }
 
+    /// Reports to the journal that a run that this run has started left the engine without an end.
+    pub(crate) fn started_run_left(&self, firing: FiringId) {
+        if let Some(journal) = self.journal.borrow_mut().as_mut() {
+            journal.started_run_left(firing);
+        }
+    }
+
     /// Requests that all inputs so far become durable. Returns the result if it is available at once; otherwise
     /// [`SupervisorMsg::Kept`] delivers it.
     pub(crate) fn keep(&self, machine: &mut RunMachine) -> Option<Result<(), RunError>> {

@@ -103,6 +103,7 @@ pub(in crate::acceptance) const CRATES: &[(&str, &[&str])] = &[
             "pirn_core",
             "pirn_actors",
             "pirn_drawing",
+            "pirn_models",
             "pirn_otel",
         ],
     ),

@@ -10,6 +10,7 @@ use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
 use crate::durable::faults::external_effects::RUN;
+use crate::durable::triggers::asking;
 
 type Edit = fn(&mut Vec<Record>) -> Result<(), StoreError>;
 
@@ -170,11 +171,7 @@ fn a_run_continues_after_a_started_run_that_cannot_be_replayed_is_cancelled() {
     let run = run.start().expect("starts");
     asked.next().expect("the run asks");
     block_on(run.wait_durable()).expect("is durable");
-    let child = first.find(CHILD).expect("is started");
-    while block_on(child.interactions()).is_empty() {
-        // Each call passes through the run's mailbox, so the run makes progress.
-        std::thread::yield_now();
-    }
+    let child = asking(&first, CHILD);
     block_on(child.wait_durable()).expect("is durable");
     first.shutdown_blocking(Duration::ZERO);
 

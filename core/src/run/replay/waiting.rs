@@ -115,6 +115,12 @@ impl PendingWaits {
         }
     }
 
+    /// Notes that a run that this run has started left the process without an end: it does not execute here.
+    pub fn started_run_left(&mut self, firing: FiringId) {
+        // The last reason in the order, so that any other one counts.
+        self.open(Place::Firing(firing), Some(WaitReason::Timer));
+    }
+
     fn open(&mut self, place: Place, awaited: Option<WaitReason>) {
         self.0.insert(place, awaited);
     }

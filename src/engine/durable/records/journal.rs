@@ -11,7 +11,7 @@ use pirn_core::run::{
     ToThread, WaitReason, effect_key, trigger_key,
 };
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::Input;
+use pirn_core::thread::{FiringId, Input};
 use pirn_definition::Millis;
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Commit, Content, ContentHash, NewRun, Precondition, Record, Run, RunStatus, Store, WaitingFor};
@@ -312,6 +312,10 @@ impl RunJournal for StoredRun {
     fn parks_after(&self) -> Option<Millis> {
         // A run with an open call is not parked: the call's outcome would rebuild it.
         self.waits.waits_for().and(self.parks_after)
+    }
+
+    fn started_run_left(&mut self, firing: FiringId) {
+        self.waits.started_run_left(firing);
     }
 
     fn waits_outside(&self) -> bool {
