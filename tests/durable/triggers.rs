@@ -259,7 +259,7 @@ fn a_started_run_that_a_shutdown_stores_has_not_failed() {
     let run = first.run("main").run_id(RUN).start().expect("starts");
     let child = asking(&first, CHILD);
     std::thread::scope(|scope| {
-        let shutdown = scope.spawn(|| first.shutdown_blocking(Duration::from_secs(60)));
+        let shutdown = scope.spawn(|| first.shutdown_blocking(Duration::from_mins(1)));
         // The child sends its report to its starter before it publishes it.
         assert_eq!(child.outcome_blocking().status, ThreadStatus::Failed);
         open.send(()).expect("the function waits");
