@@ -29,7 +29,7 @@ async fn cost(workload: Workload) -> (f64, f64) {
 }
 
 /// Returns the bytes allocated since `before` while runs wait: the minimum of many measurements, because an arbiter answers `status`
-/// before it frees the buffers of its turn. Runs on different arbiters are asked in turn.
+/// before it frees the buffers of its turn. All arbiters answer in turn.
 async fn held_by_waiting(before: usize, runs: &[RunHandle]) -> f64 {
     let mut least = usize::MAX;
     for run in runs.iter().cycle().take(100) {

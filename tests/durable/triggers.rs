@@ -221,7 +221,7 @@ fn the_failure_of_a_trigger_at_the_end_of_a_run_reaches_its_subscribers() {
     }
 }
 
-/// Waits until a run asks a question, and returns it.
+/// Returns a run once it has an open question.
 pub(super) fn asking(engine: &Engine, run: &str) -> RunHandle {
     loop {
         match engine.find(run) {
@@ -232,7 +232,7 @@ pub(super) fn asking(engine: &Engine, run: &str) -> RunHandle {
     }
 }
 
-/// A started run that waits leaves a closing engine before the run that started it, if that one still works.
+/// At a shutdown, a waiting run is stored before the run that started it if the latter executes a function.
 #[test]
 fn a_started_run_that_a_shutdown_stores_has_not_failed() {
     const CHILD: &str = "run-1-f1";

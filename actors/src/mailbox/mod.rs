@@ -665,8 +665,8 @@ impl Actors {
         }
     }
 
-    /// True if a run that this run has started, and that leaves the engine because of a shutdown, is resumed with this run. A run that
-    /// has ended needs the report, because it waits for nothing else.
+    /// True if a started run that is stored at a shutdown is resumed with this run. A run that has ended needs the report, because it
+    /// waits for nothing else.
     fn waits_for_stored_run(&self, run: &RunContext) -> bool {
         run.is_durable() && run.engine().is_closed() && !self.machine.has_ended()
     }

@@ -154,7 +154,7 @@ pub struct ScheduleMachine {
     /// The state in the last [`Effect::Keep`].
     kept: Option<ScheduleState>,
     running: BTreeSet<Millis>,
-    /// Times in `running` whose runs were cancelled.
+    /// Times in `running` of cancelled runs.
     cancelled: BTreeSet<Millis>,
     /// `running` is the state of an earlier process, and the runs have not been started again yet.
     is_unasked: bool,
@@ -246,7 +246,7 @@ impl ScheduleMachine {
                 self.counted_to = seen.last;
                 self.started = self.started.max(seen.started);
                 let known = self.running.clone();
-                // The other runs have ended, as this process knows.
+                // This process has received the ends of the other runs.
                 self.running
                     .extend(seen.running.into_iter().filter(|due| *due > handled));
                 self.queued.clear();
@@ -288,7 +288,7 @@ impl ScheduleMachine {
         }
     }
 
-    /// Starts the runs again that are under way in another process, or were in an earlier one, except the known ones.
+    /// Starts the unfinished runs of other and earlier processes again, except the known ones.
     fn ask_again(&mut self, known: &BTreeSet<Millis>, out: &mut Vec<Effect>) {
         if self.overlap == Overlap::CancelPrevious
             && let Some(last) = self.running.last().copied()

@@ -151,7 +151,7 @@ impl Exchange<'_> {
                 self.protocol.parse_chunk(&frame, builder)?;
             }
             self.hand_on(builder, false);
-            // After the frames before it, the last of which may be the end of the reply.
+            // Checked after the preceding frames, because one of them may end the reply.
             if frames.is_malformed() && !builder.is_over() {
                 return Err(Failure::malformed(
                     "the reply does not follow the protocol: it is not UTF-8",

@@ -1,4 +1,4 @@
-//! Cancellation of a run whose journal cannot be replayed.
+//! Cancellation of a run with a journal that cannot be replayed.
 //!
 //! No input can reach such a run. Without this operation it would stay unfinished: the next run of its session would wait for it,
 //! the run that started it could not be resumed, and it could be neither pruned nor erased.
