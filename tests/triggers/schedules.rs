@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::store::{Assignment, Claims, Commit, MemoryStore, Pending, RunStatus, Store, StoreError, forward_to_store};
+use pirn::store::{Assignment, Claims, Commit, MemoryStore, Pending, RunStatus, Store, forward_to_store};
 use pirn::{Engine, EngineBuilder, ScheduleDefinition, TriggerDefinition, TriggerState};
 use serde_json::{Value, json};
+
+use crate::durable::faults::failing_store::fails;
 
 /// The inputs of the runs that schedules started, in order.
 #[derive(Clone, Default)]
@@ -402,26 +404,17 @@ impl Store for Killed {
     fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
         let is_second = value.as_ref().is_some_and(|value| value.contains("\"last\":120000"));
         if self.is_over.fetch_or(is_second, Ordering::SeqCst) {
-            return failed();
+            return fails();
         }
         self.store.set_meta(name, value)
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {
         if self.is_over.load(Ordering::SeqCst) {
-            return failed();
+            return fails();
         }
         self.store.commit(commit)
     }
-}
-
-fn failed<T: Send + 'static>() -> Pending<T> {
-    let error = StoreError::Failed {
-        file: "memory".into(),
-        run: None,
-        why: "the process was killed".to_owned(),
-    };
-    Box::pin(std::future::ready(Err(error)))
 }
 
 #[test]

@@ -399,10 +399,11 @@ fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
 /// A run in the engine's store after this process has executed it.
 enum StoredRun {
     Entry(Run),
-    /// State of a run that an interrupt has released. It can be resumed, and its report has no more than that.
+    /// State of a run that an interrupt has released. The run can be resumed; its report states only that.
     Released(Box<RunView>),
 }
 
+/// Returns a run as it is in the engine's store; none without a store.
 fn stored_run(engine: &Engine, report: &RunReport) -> Option<StoredRun> {
     let run = block_on(engine.store()?.run(&report.run_id)).ok()??;
     let is_released = report.status == ThreadStatus::Failed

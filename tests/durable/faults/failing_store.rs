@@ -72,15 +72,16 @@ impl<S: Store> Failing<S> {
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
+}
 
-    fn fails<T: Send + 'static>() -> Pending<T> {
-        let error = StoreError::Failed {
-            file: "memory".into(),
-            run: None,
-            why: "on purpose".into(),
-        };
-        Box::pin(std::future::ready(Err(error)))
-    }
+/// The answer of a store that fails on purpose.
+pub(crate) fn fails<T: Send + 'static>() -> Pending<T> {
+    let error = StoreError::Failed {
+        file: "memory".into(),
+        run: None,
+        why: "on purpose".into(),
+    };
+    Box::pin(std::future::ready(Err(error)))
 }
 
 impl<S: Store> Store for Failing<S> {
@@ -96,11 +97,11 @@ impl<S: Store> Store for Failing<S> {
             })));
         }
         match self.crash {
-            Crash::Before(at) if number >= at => Self::fails(),
-            Crash::After(at) if number > at => Self::fails(),
+            Crash::Before(at) if number >= at => fails(),
+            Crash::After(at) if number > at => fails(),
             Crash::After(at) if number == at => {
                 drop(self.kept.commit(commit));
-                Self::fails()
+                fails()
             }
             Crash::Never | Crash::Before(_) | Crash::After(_) => self.kept.commit(commit),
         }
@@ -109,7 +110,7 @@ impl<S: Store> Store for Failing<S> {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         *reads.entry(id.to_owned()).or_default() += 1;
         if self.fails_reads.load(Ordering::Relaxed) {
-            return Self::fails();
+            return fails();
         }
         self.kept.journal(id, after, limit)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, Pending, Record, RunStatus, Store, StoreError, forward_to_store};
-use pirn::{CommandOutcome, Engine, EventType, RunCommand, RunHandle, ThreadStatus};
+use pirn::{CommandOutcome, Engine, RunBuilder, RunCommand, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
@@ -65,6 +65,18 @@ fn answer(run: &RunHandle) -> ThreadStatus {
     run.outcome_blocking().status
 }
 
+/// Returns the store of a process that ended while a run, and the runs that it started, waited for answers.
+fn stored_by(start: impl FnOnce(&Engine) -> RunBuilder, waiting: &[&str]) -> MemoryStore {
+    let store = MemoryStore::new();
+    let first = engine(store.clone());
+    let _run = start(&first).run_id(RUN).start().expect("starts");
+    for run in waiting {
+        block_on(asking(&first, run).wait_durable()).expect("is durable");
+    }
+    first.shutdown_blocking(Duration::ZERO);
+    store
+}
+
 fn cancel(engine: &Engine, run: &str) -> Result<CommandOutcome, String> {
     let reason = "it cannot continue".to_owned();
     let cancelled = block_on(engine.send_command(run, &RunCommand::Cancel { reason }));
@@ -73,14 +85,7 @@ fn cancel(engine: &Engine, run: &str) -> Result<CommandOutcome, String> {
 
 #[test]
 fn a_run_whose_journal_was_changed_diverges_and_stays_resumable() {
-    let store = MemoryStore::new();
-    let first = engine(store.clone());
-    let mut run = first.run("main").run_id(RUN);
-    let mut asked = run.blocking_events(&[EventType::InteractionRequested], 10);
-    let run = run.start().expect("starts");
-    asked.next().expect("the run asks");
-    block_on(run.wait_durable()).expect("is durable");
-    first.shutdown_blocking(Duration::ZERO);
+    let store = stored_by(|engine| engine.run("main"), &[RUN]);
     let stored = || block_on(store.run(RUN)).expect("is read").expect("is there");
     let before = stored();
     assert!(before.steps >= 2, "{before:?}");
@@ -129,15 +134,7 @@ fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
         }),
     ];
     for (name, edit) in edits {
-        let store = MemoryStore::new();
-        let first = engine(store.clone());
-        let mut run = first.run("main").run_id(RUN).session("s");
-        let mut asked = run.blocking_events(&[EventType::InteractionRequested], 10);
-        let run = run.start().expect("starts");
-        asked.next().expect("the run asks");
-        block_on(run.wait_durable()).expect("is durable");
-        first.shutdown_blocking(Duration::ZERO);
-
+        let store = stored_by(|engine| engine.run("main").session("s"), &[RUN]);
         let edited = engine(Edited {
             run: RUN,
             store: store.clone(),
@@ -150,11 +147,12 @@ fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
         assert_eq!(cancel(&edited, RUN), Err("RUN_HAS_ENDED".to_owned()), "{name}");
         let stored = block_on(store.run(RUN)).expect("is read").expect("is there");
         assert_eq!(stored.status, RunStatus::Cancelled, "{name}");
-        let mut next = edited.run("main").session("s");
-        let mut asked = next.blocking_events(&[EventType::InteractionRequested], 10);
-        let next = next.start().expect("starts");
-        asked.next().expect("the session is free");
-        assert_eq!(answer(&next), ThreadStatus::Completed, "{name}");
+        let next = edited.run("main").session("s").start().expect("starts");
+        assert_eq!(
+            answer(&asking(&edited, next.run_id())),
+            ThreadStatus::Completed,
+            "{name}"
+        );
         edited.shutdown_blocking(Duration::from_secs(5));
         let removed = block_on(store.remove(vec![RUN.to_owned()], false)).expect("is removed");
         assert_eq!(removed.runs, 1, "{name}");
@@ -164,17 +162,7 @@ fn a_run_that_cannot_be_replayed_can_be_cancelled_and_removed() {
 #[test]
 fn a_run_continues_after_a_started_run_that_cannot_be_replayed_is_cancelled() {
     const CHILD: &str = "run-1-f1";
-    let store = MemoryStore::new();
-    let first = engine(store.clone());
-    let mut run = first.run("parent").run_id(RUN);
-    let mut asked = run.blocking_events(&[EventType::InteractionRequested], 10);
-    let run = run.start().expect("starts");
-    asked.next().expect("the run asks");
-    block_on(run.wait_durable()).expect("is durable");
-    let child = asking(&first, CHILD);
-    block_on(child.wait_durable()).expect("is durable");
-    first.shutdown_blocking(Duration::ZERO);
-
+    let store = stored_by(|engine| engine.run("parent"), &[RUN, CHILD]);
     let edited = engine(Edited {
         run: CHILD,
         store: store.clone(),

@@ -329,19 +329,16 @@ async fn end_of(
     firing: FiringId,
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
-    let rebuilt = match StoredRecords::read(durable, child).await {
-        Ok(mut stored) => {
-            let inputs = std::mem::take(&mut stored.inputs);
-            stored.rebuild(engine, durable, inputs)
-        }
-        Err(error) => Err(error),
+    let rebuilt = async {
+        let mut stored = StoredRecords::read(durable, child).await?;
+        let inputs = std::mem::take(&mut stored.inputs);
+        stored.rebuild(engine, durable, inputs)
     };
-    match rebuilt {
-        Ok(rebuilt) => Ok(rebuilt
-            .open
-            .report
-            .as_ref()
-            .map(|report| detached_ended(firing, report))),
+    match rebuilt.await {
+        Ok(rebuilt) => {
+            let report = rebuilt.open.report.as_ref();
+            Ok(report.map(|report| detached_ended(firing, report)))
+        }
         // Only a person's cancellation ends such a run, and the run that started it continues with that failure.
         Err(error) if is_unreadable(&error, child) => {
             let error = RunError::new(
