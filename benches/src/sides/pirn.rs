@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use pirn::{
@@ -210,6 +210,33 @@ pub async fn stand(run: &RunHandle, threads: usize, turns: usize) {
     }
     // Answered after the last of these turns, which holds the buffers of its effects until it ends.
     run.status().await;
+}
+
+/// Starts a run that makes `count` model calls and then waits. Returns the engine, the run, and the bytes that the run holds by
+/// `held`, which returns the bytes in use.
+pub async fn after_model_calls(
+    builder: EngineBuilder,
+    count: u64,
+    held: impl Fn() -> usize,
+) -> (Engine, RunHandle, f64) {
+    let has_arrived = Arc::new(AtomicBool::new(false));
+    let arrives = Arc::clone(&has_arrived);
+    let engine = builder
+        .workflows(workflows::turns(count).to_string())
+        .function("arrive", move |_| {
+            arrives.store(true, Ordering::Relaxed);
+            Ok(Value::Null)
+        })
+        .build()
+        .expect("valid");
+    let before = held();
+    let run = engine.start("turns", json!(0)).expect("admitted");
+    while !has_arrived.load(Ordering::Relaxed) {
+        tokio::task::yield_now().await;
+    }
+    stand(&run, 1, 1).await;
+    let bytes = held().saturating_sub(before) as f64;
+    (engine, run, bytes)
 }
 
 fn messages(count: usize) -> Vec<Message> {

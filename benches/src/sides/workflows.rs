@@ -55,6 +55,26 @@ pub fn idle() -> Value {
     line("idle", 1, &json!({"type": "WAIT", "config": {"seconds": 100_000}}))
 }
 
+/// Workflow that calls its model `turns` times in a loop, calls `arrive`, and then waits.
+pub fn turns(turns: u64) -> Value {
+    let each = json!({"loopId": "l", "dataSource": {"iterable": turns}});
+    let nodes = [
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "each", "type": "LOOP_START", "config": each}),
+        json!({"id": "ask", "type": "LLM", "config": {"prompt": "and now?"}}),
+        json!({"id": "next", "type": "LOOP_END", "config": {"loopId": "l"}}),
+        json!({"id": "arrive", "type": "CODE", "config": {"function": "arrive"}}),
+        json!({"id": "wait", "type": "WAIT", "config": {"seconds": 100_000}}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    let edges: Vec<_> = nodes
+        .windows(2)
+        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}))
+        .collect();
+    let config = json!({"maxSteps": 1_000_000});
+    json!({"id": "turns", "config": config, "nodes": nodes, "edges": edges})
+}
+
 /// Question to a person.
 pub fn asks() -> Value {
     line(
