@@ -1,8 +1,7 @@
 //! Checks arguments against a tool's schema.
 //!
-//! Frequent errors of models (types, required fields, enumerations) get dedicated messages; `jsonschema` checks the remainder, with
-//! the feature `tools`. A schema that it cannot read, or one with references to other documents, is only checked for the frequent
-//! errors.
+//! With the feature `tools`, `jsonschema` decides; frequent errors of models (types, required fields, enumerations) get dedicated
+//! messages. A schema that it cannot read, or one with references to other documents, is only checked for the frequent errors.
 
 use serde_json::Value;
 
@@ -45,16 +44,17 @@ impl Checker {
     /// # Errors
     /// One sentence with the location of the fault.
     pub(super) fn check(&self, given: &Value) -> Result<(), String> {
-        check(&self.schema, given)?;
         #[cfg(feature = "tools")]
-        if let Some(whole) = &self.whole
-            && let Err(fault) = whole.validate(given)
-        {
+        if let Some(whole) = &self.whole {
+            let Err(fault) = whole.validate(given) else {
+                return Ok(());
+            };
+            check(&self.schema, given)?;
             let place = fault.instance_path().to_string().replace('/', ".");
             let shown: String = fault.to_string().chars().take(SHOWN).collect();
             return Err(format!("arguments{place}: {shown}"));
         }
-        Ok(())
+        check(&self.schema, given)
     }
 }
 
@@ -102,7 +102,9 @@ fn check_at(place: &str, schema: &Value, given: &Value, depth: usize) -> Result<
         }
     }
     if let (Value::Array(given), Some(items)) = (given, schema.get("items")) {
-        for (index, value) in given.iter().enumerate() {
+        // `items` does not apply to the items of `prefixItems`.
+        let prefix = schema.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
+        for (index, value) in given.iter().enumerate().skip(prefix) {
             check_at(&format!("{place}[{index}]"), items, value, depth + 1)?;
         }
     }
@@ -120,5 +122,36 @@ fn is_kind(kind: &str, value: &Value) -> bool {
         "null" => value.is_null(),
         // Unknown types accept every value.
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_that_the_schema_accepts_are_accepted() {
+        let tuple = json!({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "number"}});
+        for (schema, given) in [
+            (json!({"properties": {"row": tuple}}), json!({"row": ["a", 1, 2]})),
+            // With a reference to itself, only the frequent errors are checked.
+            (
+                json!({"properties": {"row": tuple, "next": {"$ref": "#"}}}),
+                json!({"row": ["a", 1], "next": {}}),
+            ),
+            #[cfg(feature = "tools")]
+            (
+                json!({"properties": {"level": {"enum": [1, 2]}}}),
+                json!({"level": 1.0}),
+            ),
+        ] {
+            let checker = Checker::new(schema.clone());
+            assert_eq!(checker.check(&given), Ok(()), "{schema}");
+        }
+        let checker = Checker::new(json!({"properties": {"row": tuple}}));
+        let refused = checker.check(&json!({"row": ["a", "b"]})).expect_err("not a number");
+        assert_eq!(refused, "arguments.row[1] must be of type number");
     }
 }
