@@ -392,7 +392,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             let steps = head.map_or(0, |head| head.steps);
             // The number of steps is compared too: a checksum proves that the file is as it was exported, not that the export was
             // complete.
-            if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
+            if lines != number - 1 || sha256 != hex(sum) || commit.records.len() as u64 != steps {
                 return Err(whole_line(
                     number,
                     "the file was changed after the export: its checksum does not match",

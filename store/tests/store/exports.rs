@@ -110,6 +110,24 @@ fn a_file_of_two_exported_runs_imports_neither() {
     assert_eq!(block_on(to.runs(RunFilter::default(), None, 9)), Ok(Vec::new()));
 }
 
+#[test]
+fn a_number_of_lines_beyond_the_file_is_refused() {
+    let from = filled();
+    let runs = block_on(from.runs(RunFilter::default(), None, 1)).expect("runs");
+    let text = String::from_utf8(text_of(&from, &runs[0].id)).expect("text");
+    let count = text.lines().count() - 1;
+    let largest = text.replace(
+        &format!("{{\"lines\":{count},"),
+        &format!("{{\"lines\":{},", usize::MAX),
+    );
+    assert_ne!(largest, text);
+    let imported = block_on(import(&MemoryStore::new(), &mut largest.as_bytes(), None));
+    assert!(
+        matches!(&imported, Err(ExportError::Malformed { why, .. }) if why.contains("checksum")),
+        "{imported:?}"
+    );
+}
+
 /// Imports an exported run with one line replaced, and the checksum of the changed file.
 fn imported_with(text: &str, (line, changed): (usize, &str)) -> Result<String, ExportError> {
     let mut lines: Vec<&str> = text.lines().collect();
