@@ -42,5 +42,5 @@ pub(crate) fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
 
 /// Returns the trigger depth of the consequences of an event.
 pub(crate) fn depth_after(event: &Event) -> u32 {
-    event.raised.trigger_depth + 1
+    event.raised.trigger_depth.saturating_add(1)
 }

@@ -21,7 +21,7 @@ pub struct Firing {
 impl Firing {
     /// Returns the number of triggers between the run's steps and the effects of this firing.
     pub fn trigger_depth(&self) -> u32 {
-        self.event.raised.trigger_depth + 1
+        self.event.raised.trigger_depth.saturating_add(1)
     }
 
     /// Returns true if a token event caused the firing.
@@ -120,4 +120,26 @@ pub enum CallTarget {
 pub(in crate::run) struct TriggerCalls {
     pub(in crate::run) last: CallNo,
     pub(in crate::run) open: BTreeMap<CallNo, Arc<TriggerCall>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_trigger_depth_of_a_journal_does_not_overflow() {
+        // The event of a record may have any depth: the file of an imported run may have been edited.
+        let firing: Firing = serde_json::from_value(json!({
+            "trigger": {"id": "t", "condition": {"eventType": "CUSTOM"}, "action": {"type": "STOP_THREAD", "parameters": {}}},
+            "event": {
+                "type": "CUSTOM", "sequence": 1, "timestamp": 0, "runId": "r", "workflowId": "w", "threadId": "r.0",
+                "triggerDepth": u32::MAX, "data": {},
+            },
+        }))
+        .expect("a firing");
+        assert_eq!(firing.event.raised.trigger_depth, u32::MAX);
+        assert_eq!(firing.trigger_depth(), u32::MAX);
+    }
 }

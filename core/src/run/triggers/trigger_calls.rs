@@ -47,7 +47,7 @@ impl RunMachine {
             let follow_up = FollowUp {
                 thread,
                 // One deeper than its cause, so that the chain limit also stops triggers that watch failures of triggers.
-                event: RaisedEvent::new(event_type, fields).at_depth(event.raised.trigger_depth + 1),
+                event: RaisedEvent::new(event_type, fields).at_depth(event.raised.trigger_depth.saturating_add(1)),
             };
             self.follow_up(follow_up, step);
         }
