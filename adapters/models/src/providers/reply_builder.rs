@@ -13,6 +13,7 @@ use pirn_conversation::conversation::TokenUsage;
 use pirn_conversation::model_call::{CacheUse, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use pirn_definition::message::ToolCall;
+use pirn_definition::value::memory;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
@@ -21,7 +22,8 @@ use crate::formats::gemini::OWN_ID;
 use crate::formats::openai::parsed;
 use crate::formats::reasoning::{self, Recalled, Thought};
 
-/// Maximum size of a reply in bytes, so that an endless reply does not fill the memory.
+/// Maximum size of a reply in bytes, so that an endless reply does not fill the memory. Arguments that arrive as JSON count with the
+/// memory of their values.
 const LONGEST: usize = 32 << 20;
 
 /// Bytes charged for each call and each piece of reasoning in addition to its text, so that empty ones are bounded too.
@@ -214,6 +216,7 @@ impl ReplyBuilder {
     /// unless it starts another: with a different id, or with a name and no id.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) {
         self.size += piece.written.len() + piece.name.len() + piece.id.len() + piece.signature.map_or(0, str::len);
+        self.size += piece.arguments.map_or(0, |arguments| memory(arguments) as usize);
         let known = match piece.place {
             Some(place) => self.numbered.get(&place).and_then(|at| self.calls.get_mut(*at)),
             None => self.calls.last_mut(),
@@ -567,6 +570,24 @@ mod tests {
             let expected = if count == 0 { finish } else { FinishReason::ToolCalls };
             assert_eq!(reply.finish_reason, expected);
         }
+    }
+
+    #[test]
+    fn arguments_that_arrive_as_json_count_towards_the_length_of_a_reply() {
+        let arguments = json!({ "text": "x".repeat(1 << 20) });
+        let mut builder = ReplyBuilder::default();
+        let mut pieces = 0;
+        while builder.is_too_long().is_none() {
+            pieces += 1;
+            assert!(pieces <= 32, "the reply has no limit");
+            builder.call(&CallPiece {
+                name: "t",
+                arguments: Some(&arguments),
+                is_whole: true,
+                ..CallPiece::default()
+            });
+        }
+        assert_eq!(pieces, 32);
     }
 
     #[test]
