@@ -10,6 +10,7 @@ mod engine;
 mod grammar;
 mod known_scripts;
 mod live_scripts;
+mod many_calls;
 mod peers;
 mod scripts;
 mod trigger_cascade;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
     failures.extend(run("peers", &peers::tests(), options.only.as_deref()));
     failures.extend(run("cancel races", cancel_races::TESTS, options.only.as_deref()));
     failures.extend(run("live scripts", live_scripts::TESTS, options.only.as_deref()));
+    failures.extend(run("many calls", many_calls::TESTS, options.only.as_deref()));
     failures.extend(run("trigger cascade", trigger_cascade::TESTS, options.only.as_deref()));
     // Last, because stuck scripts run until this process ends and take CPU time from every other test.
     failures.extend(run("engine", engine::TESTS, options.only.as_deref()));
