@@ -142,7 +142,7 @@ mod tests {
         let of = |message: &str| advice(&RunError::new(RunErrorCode::Overloaded, message));
         let depth = of("threads nest deeper than 10").unwrap_or_default();
         assert!(depth.contains("`config.maxDepth`"), "{depth}");
-        let agents = "node n needs 1 of the agents that `dynamic.limits.agents` allows, and 0 of 5 are left";
+        let agents = "node n needs 1 of the agents that `dynamic.limits.agents` allows, and 0 are left";
         let agents = of(agents).unwrap_or_default();
         assert!(
             agents.contains("`dynamic.limits.agents`") && !agents.contains("maxDepth"),

@@ -196,6 +196,14 @@ impl RunMachine {
     /// Returns the id of a missing workflow. The run is then unusable.
     pub fn attach(&mut self, env: &dyn RunEnvironment) -> Result<(), Arc<str>> {
         self.graphs.attach(env)?;
+        // Snapshots of earlier versions contain no counts.
+        if self
+            .tree
+            .iter()
+            .any(|at| self.graphs.get(at.graph).config.max_agents.is_some())
+        {
+            self.agents.get_or_insert_default();
+        }
         let Self {
             graphs, tree, slots, ..
         } = self;

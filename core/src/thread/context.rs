@@ -75,12 +75,9 @@ impl StepContext<'_> {
             self.environment.agents_left = Some(after);
             return Ok(());
         }
-        let graph = self.thread.graph();
-        let limit = graph.config.max_agents.unwrap_or_default();
-        let node = &graph.node(self.thread.at).id;
-        let message = format!(
-            "node {node} needs {count} of the agents that `dynamic.limits.agents` allows, and {left} of {limit} are left"
-        );
+        let node = &self.thread.graph().node(self.thread.at).id;
+        let message =
+            format!("node {node} needs {count} of the agents that `dynamic.limits.agents` allows, and {left} are left");
         Err(RunError::new(RunErrorCode::Overloaded, message))
     }
 

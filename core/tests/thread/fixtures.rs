@@ -77,6 +77,7 @@ impl World {
                 has_globals: dice.below(2) > 0,
                 user_messages: [None, Some(When::BeforeNextRequest), Some(When::WhenIdle)][dice.below(3)],
                 agents_left: None,
+                concurrency: None,
             },
             dice,
             open: BTreeMap::new(),

@@ -52,6 +52,7 @@ fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
         has_globals: false,
         user_messages: None,
         agents_left: None,
+        concurrency: None,
     };
     let mut out = Vec::new();
     machine.step(environment, input, &mut out);

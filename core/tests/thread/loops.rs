@@ -127,6 +127,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         has_globals: false,
         user_messages: None,
         agents_left: None,
+        concurrency: None,
     };
     let (mut out, mut calls) = (Vec::new(), Vec::new());
     machine.step(environment, Input::Start, &mut out);

@@ -4,4 +4,5 @@
 
 mod consent;
 mod run_code;
+mod submitted_limits;
 mod workflow_tools;

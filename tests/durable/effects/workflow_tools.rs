@@ -106,6 +106,50 @@ fn a_submitted_workflow_that_is_killed_at_any_commit_starts_the_agents_of_its_li
     crash_at_each_commit(&bundle, (&whole, commits));
 }
 
+/// Returns a workflow with a model that submits a workflow of at most four agents. Its agents, or a script of its model, call a workflow.
+fn nested_bundle(submitted: &Value, responses: &Value) -> String {
+    let call = json!({"id": "a", "name": "run_workflow", "arguments": submitted});
+    let tools = ["workflow:helper", "run_code"];
+    let ask = json!({"id": "ask", "type": "LLM", "config": {
+        "profileId": "script", "prompt": "go", "tools": ["run_workflow", "run_code"],
+        "dynamic": {"profiles": ["caller"], "tools": tools, "consent": "auto", "limits": {"agents": 4}},
+    }});
+    let work = json!({"id": "work", "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "e"}});
+    json!({
+        "workflows": [line("main", &ask), line("helper", &work)],
+        "profiles": [
+            {"id": "script", "provider": "scripted", "responses": [{"toolCalls": [call]}, {"content": "done"}]},
+            {"id": "caller", "provider": "scripted", "responses": responses},
+        ],
+    })
+    .to_string()
+}
+
+#[test]
+fn agents_below_a_submitted_workflow_that_is_killed_at_any_commit_count_once() {
+    let helper = |n: u32| json!({"id": format!("c{n}"), "name": "helper", "arguments": {"n": n}});
+    let agents = "const all = []
+        for (let n = 0; n < 3; n++) all.push(await agent('call', { tools: ['workflow:helper'] }))
+        return all";
+    let calls = json!([{"toolCalls": [helper(0), helper(1)]}, {"content": "a"}, {"toolCalls": [helper(2), helper(3)]}, {"content": "b"}]);
+    let code = "for (let n = 0; n < 9; n++) { try { await tools.helper({ n }) } catch (error) { console.log(error.message) } }";
+    let llm =
+        json!({"id": "speak", "type": "LLM", "config": {"prompt": "go", "tools": ["run_code", "workflow:helper"]}});
+    let runs =
+        json!([{"toolCalls": [{"id": "c", "name": "run_code", "arguments": {"code": code}}]}, {"content": "ran"}]);
+    for (submitted, responses, expected) in [
+        (json!({ "script": agents }), calls, 2),
+        (json!({"graph": line("plan", &llm)}), runs, 3),
+    ] {
+        let bundle = nested_bundle(&submitted, &responses);
+        let (whole, commits) = uninterrupted(&bundle);
+        let threads = whole.reports[0]["threads"].as_array().expect("a list");
+        let helpers = threads.iter().filter(|thread| thread["workflowId"] == "helper");
+        assert_eq!(helpers.count(), expected, "{submitted}");
+        crash_at_each_commit(&bundle, (&whole, commits));
+    }
+}
+
 /// Calls tools at once and one after the other. Some need consent, some fail, and some are refused.
 const CODE: &str = "const all = await parallel([1, 2, 3, 4].map(n => () => tools.look({ n })))
     const caught = async call => { try { return await call } catch (error) { return error.message } }

@@ -19,7 +19,8 @@ use crate::run::data::message::{
     ConversationSource, FinalThreadState, ForkSnapshot, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 use crate::run::data::thread_state::{InitialState, Slot};
-use crate::run::parts::tree::{Origin, OwnedWork, TreeNode};
+use crate::run::parts::agents::concurrency;
+use crate::run::parts::tree::{Origin, OwnedWork, ThreadLookup, TreeNode};
 use crate::run::state::RunMachine;
 use crate::run::step::Step;
 use crate::run::turns::conversation::not_restored;
@@ -52,7 +53,8 @@ impl RunMachine {
             Ok(depth) => depth,
             Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
-        let machine = ForkJoinMachine::new(graph.fork(ix), graph.config.max_concurrent_branches);
+        let concurrency = self.lower_concurrency(parent, graph.config.max_concurrent_branches);
+        let machine = ForkJoinMachine::new(graph.fork(ix), concurrency);
         self.begin_fork(
             ForkRun {
                 threads: vec![None; machine.paths().len()],
@@ -89,7 +91,8 @@ impl RunMachine {
             Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
         let count = inputs.as_array().map_or(0, Vec::len);
-        let concurrency = map.concurrency.or(graph.config.max_concurrent_branches);
+        let own = map.concurrency.or(graph.config.max_concurrent_branches);
+        let concurrency = self.lower_concurrency(parent, own);
         let branches = Branches::Items {
             node,
             graph: self.graphs.add(&called, step.env),
@@ -110,6 +113,16 @@ impl RunMachine {
             },
             step,
         );
+    }
+
+    /// Returns the lower one of a limit on concurrent branches and those of the submitted workflows that contain the thread.
+    fn lower_concurrency(&self, thread: ThreadNo, own: Option<u32>) -> Option<u32> {
+        let threads = ThreadLookup {
+            tree: &self.tree,
+            graphs: &self.graphs,
+        };
+        let submitted = self.agents.as_deref().and_then(|_| concurrency(thread, threads));
+        own.into_iter().chain(submitted).min()
     }
 
     fn begin_fork(&mut self, run: ForkRun, step: &mut Step<'_>) {

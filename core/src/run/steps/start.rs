@@ -48,6 +48,9 @@ impl RunMachine {
         if graph.config.budget.is_some() {
             self.budget.get_or_insert_default();
         }
+        if graph.config.max_agents.is_some() {
+            self.agents.get_or_insert_default();
+        }
         let limit = self.time_limit(&at);
         let thread = self.register(at, Some(Box::new(start)), step);
         // The time limit of a run in a session starts with its turn, not with its wait for the turn.

@@ -25,8 +25,9 @@ use crate::run::data::report::NodeReport;
 use crate::run::data::summaries::SummaryWarning;
 use crate::run::data::thread_state::InitialState;
 use crate::run::data::trigger::Firing;
+use crate::run::parts::agents::none_left;
 use crate::run::parts::firing::{FiringAdmission, FiringRun, FiringState, too_late};
-use crate::run::parts::tree::Origin;
+use crate::run::parts::tree::{Origin, ThreadLookup};
 use crate::run::state::RunMachine;
 use crate::run::step::Step;
 use crate::status::ThreadStatus;
@@ -103,6 +104,17 @@ impl RunMachine {
         let run = self.firings.detached((id, firing), main);
         if let Some(node) = node {
             run.set_location(&graph, graph.node(*node));
+        }
+        let threads = ThreadLookup {
+            tree: &self.tree,
+            graphs: &self.graphs,
+        };
+        let counts = self.agents.as_deref_mut();
+        if let Some(start) = &start
+            && counts.is_some_and(|counts| !counts.start_workflow(main, threads))
+        {
+            let error = RunError::new(RunErrorCode::Overloaded, none_left(&start.workflow_id));
+            return self.firing_failed(id, &error, step);
         }
         step.out.extend(start.map(|start| Effect::StartRun(Box::new(start))));
     }

@@ -22,7 +22,7 @@ use crate::run::data::message::{
 use crate::run::data::thread_state::{EffectBuffers, LiveThread, RareFields};
 use crate::run::data::user_messages::UserMessages;
 use crate::run::environment::CallResult;
-use crate::run::parts::agents::AgentCounts;
+use crate::run::parts::agents::{AgentCounts, concurrency};
 use crate::run::parts::globals::{Evaluated, Globals, assigned};
 use crate::run::parts::ledger::Ledger;
 use crate::run::parts::mailbox::Mailbox;
@@ -129,39 +129,21 @@ impl ThreadTurn<'_, '_> {
             holding: self.step.listening.holding,
             has_globals: !self.globals.is_empty(),
             user_messages: self.next_user_message(),
-            agents_left: self.agents_left(),
+            agents_left: self
+                .agents
+                .as_deref()
+                .and_then(|counts| counts.left(self.no, self.places)),
+            concurrency: self.agents.as_deref().and_then(|_| concurrency(self.no, self.places)),
         };
         let agents = environment.agents_left;
         // Before the step, which takes the input.
         self.step.env.delivered(self.no, &input);
         self.memory.made(STEP);
         let left = self.live.machine.step(environment, input, &mut self.buffers.out);
-        if let (Some(before), Some(left)) = (agents, left)
+        if let (Some(before), Some(left), Some(counts)) = (agents, left, self.agents.as_deref_mut())
             && left < before
         {
-            let counts = self.agents.get_or_insert_default();
-            counts.add(self.no, before - left, self.places);
-        }
-    }
-
-    /// Returns the number of agents that the thread may still start; `None` if its workflow was not submitted by a model.
-    fn agents_left(&self) -> Option<u64> {
-        // The thread's own workflow first: almost no run has a limit.
-        let limit = self.live.machine.graph().config.max_agents?;
-        let left = |counts: &AgentCounts| counts.left(self.no, self.places);
-        self.agents.as_deref().map_or(Some(limit), left)
-    }
-
-    /// Counts an agent that the thread starts outside of its machine. Returns false if the limit of its workflow allows none.
-    pub(in crate::run) fn counts_agent(&mut self) -> bool {
-        match self.agents_left() {
-            None => true,
-            Some(0) => false,
-            Some(_) => {
-                let counts = self.agents.get_or_insert_default();
-                counts.add(self.no, 1, self.places);
-                true
-            }
+            counts.started(self.no, before - left, self.places);
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::thread::ThreadTurn;
 use crate::run::data::message::ThreadRequest;
+use crate::run::parts::agents::{may_submit, none_left};
 use crate::thread::{self, Callee, ConsentRequest, EffectId, Outcome, ToolResult, called_workflows};
 
 impl ThreadTurn<'_, '_> {
@@ -50,6 +51,10 @@ impl ThreadTurn<'_, '_> {
                 Ok(submitted) => submitted,
                 Err(refusal) => return Some((id, refusal)),
             };
+            if self.agents.is_some() && !may_submit(self.no, self.places) {
+                let message = "the workflow was not started: `dynamic.limits.depth` of a submitted workflow around it allows no further one";
+                return Some((id, Outcome::Tool(Box::new(ToolResult::failed(message.to_owned())))));
+            }
             if rules.asks() && !is_consented {
                 let request = ConsentRequest {
                     reason: submitted.plan,
@@ -90,11 +95,9 @@ impl ThreadTurn<'_, '_> {
             return Some((id, Outcome::NeedsConsent(Box::new(request))));
         }
         // After the consent: a call that a person refuses starts no agent.
-        if !self.counts_agent() {
-            let limit = self.live.machine.graph().config.max_agents.unwrap_or_default();
-            let message = format!(
-                "the workflow `{workflow_id}` was not started: `dynamic.limits.agents` allows {limit} agents, and none is left"
-            );
+        let counts = self.agents.as_deref_mut();
+        if counts.is_some_and(|counts| !counts.start_workflow(self.no, self.places)) {
+            let message = none_left(workflow_id);
             return Some((id, Outcome::Tool(Box::new(ToolResult::failed(message)))));
         }
         let input = Arc::new(call.arguments.clone());

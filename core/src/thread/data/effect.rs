@@ -280,6 +280,8 @@ pub struct Environment {
     pub user_messages: Option<When>,
     /// Number of agents that the thread may start; `None` if no limit applies.
     pub agents_left: Option<u64>,
+    /// Maximum number of concurrent calls of the thread, in addition to the limits of its node; `None` if no limit applies.
+    pub concurrency: Option<u32>,
 }
 
 /// Time at which a person's message is added to the conversation of the main thread. The earlier one is the lesser.

@@ -218,6 +218,9 @@ pub(in crate::thread) struct LlmCall {
     /// State of the approval, if the tool needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::thread) consent: Option<Box<Consent>>,
+    /// True if it waits until fewer other calls are in progress.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::thread) is_queued: bool,
 }
 
 impl LlmCall {

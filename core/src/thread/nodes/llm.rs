@@ -194,14 +194,15 @@ pub(super) fn abandon(cx: &mut StepContext<'_>, stage: LlmStage) {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
                 // The tool may have been called: a retry that repeats the call must use its key.
-                if running.result.is_none() {
+                let has_started = running.result.is_none() && !running.is_queued;
+                if has_started {
                     let cut_off = cx.thread.cut_off.get_or_insert_default();
                     cut_off.calls.push((running.key, running.call.clone()));
                 }
                 match &running.consent {
                     // The effect of the call was answered by `NeedsConsent`: only the effects of the consent are in flight.
                     Some(consent) => consent.abandon(cx),
-                    None if running.result.is_none() => cx.out.push(Effect::Drop { id: running.id }),
+                    None if has_started => cx.out.push(Effect::Drop { id: running.id }),
                     None => {}
                 }
                 // Results that arrived before are kept: the model of the next attempt sees what was done.
@@ -402,8 +403,15 @@ fn after_reply(
         return stage.to(LlmPhase::Closing { id });
     }
     stage.rounds += 1;
-    // All calls start at once. Their ids ascend, on which the binary search of `tool_answer` relies.
-    let running = calls.into_iter().map(|call| start_tool(cx, &stage, call)).collect();
+    // All calls start at once, up to the limit. Their ids ascend, on which the binary search of `tool_answer` relies.
+    let limit = max_calls(cx);
+    let mut open = 0;
+    let running = calls.into_iter().map(|call| {
+        let call = start_tool(cx, &stage, call, open >= limit);
+        open += usize::from(call.result.is_none());
+        call
+    });
+    let running = running.collect();
     after_results(cx, stage, running, 0)
 }
 
@@ -435,7 +443,12 @@ fn tool_rounds(cx: &StepContext<'_>) -> (u32, ToolRoundLimit) {
     }
 }
 
-fn start_tool(cx: &mut StepContext<'_>, stage: &LlmStage, call: ToolCall) -> LlmCall {
+/// Returns the maximum number of calls in progress.
+fn max_calls(cx: &StepContext<'_>) -> usize {
+    cx.environment.concurrency.map_or(usize::MAX, |limit| limit as usize)
+}
+
+fn start_tool(cx: &mut StepContext<'_>, stage: &LlmStage, call: ToolCall, is_queued: bool) -> LlmCall {
     // The client executes its tools: the run waits for the result as for a person's answer.
     let is_of_client = |offered: &Arc<OfferedTools>| offered.is_of_client(&call.name);
     if stage.offered.as_ref().is_some_and(is_of_client) {
@@ -453,35 +466,49 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &LlmStage, call: ToolCall) -> Llm
             call,
             result: None,
             consent: Some(Box::new(consent)),
+            is_queued: false,
         };
     }
     let id = cx.next_effect();
+    let mut started = LlmCall {
+        id,
+        key: id,
+        call,
+        result: None,
+        consent: None,
+        is_queued,
+    };
+    if !is_queued {
+        begin(cx, stage, &mut started);
+    }
+    started
+}
+
+/// Starts a call that is not one of the client.
+fn begin(cx: &mut StepContext<'_>, stage: &LlmStage, started: &mut LlmCall) {
+    let LlmCall { id, call, .. } = &*started;
+    let id = *id;
     // Before the effect: the event must precede the one with the result.
     tool_event(
         cx,
         EventType::ToolCallStarted,
-        &call,
+        call,
         ("arguments", call.arguments.clone()),
         false,
     );
     // Known at once: no effect is in flight for the call.
-    if let Some(result) = immediate_result(cx, stage, &call) {
+    if let Some(result) = immediate_result(cx, stage, call) {
         let event_type = if result.failed {
             EventType::ToolCallFailed
         } else {
             EventType::ToolCallCompleted
         };
-        tool_event(cx, event_type, &call, ("result", json!(result.content)), false);
-        return LlmCall {
-            id,
-            key: id,
-            result: Some(answered_by(result, &call)),
-            call,
-            consent: None,
-        };
+        tool_event(cx, event_type, call, ("result", json!(result.content)), false);
+        started.result = Some(answered_by(result, call));
+        return;
     }
     // Unlike a model call, a tool call of a retry may differ from all calls before: it gets a new key then.
-    let key = key_of_tool_call(cx, &call).unwrap_or(id);
+    let key = key_of_tool_call(cx, call).unwrap_or(id);
     let node = cx.thread.at;
     // Built-in tools read the conversation, which only its actor can access.
     match built_in(cx, &call.name) {
@@ -494,12 +521,23 @@ fn start_tool(cx: &mut StepContext<'_>, stage: &LlmStage, call: ToolCall) -> Llm
             is_consented: false,
         }),
     }
-    LlmCall {
-        id,
-        key,
-        call,
-        result: None,
-        consent: None,
+    started.key = key;
+}
+
+/// Starts the queued calls that the limit allows.
+fn start_queued(cx: &mut StepContext<'_>, stage: &LlmStage, calls: &mut [LlmCall]) {
+    let limit = max_calls(cx);
+    let mut open = calls
+        .iter()
+        .filter(|call| call.result.is_none() && !call.is_queued)
+        .count();
+    for call in calls.iter_mut().filter(|call| call.is_queued) {
+        if open >= limit {
+            return;
+        }
+        call.is_queued = false;
+        begin(cx, stage, call);
+        open += usize::from(call.result.is_none());
     }
 }
 
@@ -638,7 +676,11 @@ fn tool_answer(
 }
 
 /// Continues when every call has a result. The first `answered` calls have one.
-fn after_results(cx: &mut StepContext<'_>, stage: LlmStage, calls: Vec<LlmCall>, mut answered: usize) -> Progress {
+fn after_results(cx: &mut StepContext<'_>, stage: LlmStage, mut calls: Vec<LlmCall>, mut answered: usize) -> Progress {
+    // Calls start in order, so that the last one is queued if any is.
+    if calls.last().is_some_and(|last| last.is_queued) {
+        start_queued(cx, &stage, &mut calls);
+    }
     // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
         answered += 1;

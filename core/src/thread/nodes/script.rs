@@ -250,6 +250,7 @@ impl ScriptStage {
             }
         }
         let limits = limits(cx.thread);
+        let is_code_mode = tool_result_bytes(cx).is_some();
         for NewCall { kind, args, digest } in answer.calls {
             let no = self.calls.len() as CallNo;
             self.calls.push_back((kind, digest));
@@ -263,7 +264,8 @@ impl ScriptStage {
                 return self.fail(cx, RunError::new(RunErrorCode::ScriptLimitExceeded, message));
             }
             match kind {
-                CallKind::Agent | CallKind::Workflow => {
+                // Those of a script of `run_code` are refused when they start.
+                CallKind::Agent | CallKind::Workflow if !is_code_mode => {
                     self.agents += 1;
                     if self.agents > limits.agents {
                         let message = format!(
@@ -278,7 +280,7 @@ impl ScriptStage {
                     }
                     self.queue.push_back((no, args));
                 }
-                CallKind::Tool => self.queue.push_back((no, args)),
+                CallKind::Agent | CallKind::Workflow | CallKind::Tool => self.queue.push_back((no, args)),
                 CallKind::Cancel => self.cancel_calls(cx, &args),
                 CallKind::Ask | CallKind::Sleep | CallKind::Event => self.start(cx, no, args),
             }
@@ -364,7 +366,8 @@ impl ScriptStage {
     }
 
     fn start_queued(&mut self, cx: &mut StepContext<'_>) {
-        let limit = limits(cx.thread).concurrency as usize;
+        let limit = limits(cx.thread).concurrency;
+        let limit = limit.min(cx.environment.concurrency.unwrap_or(limit)) as usize;
         loop {
             let limited = self.running.values().filter(|call| is_limited(call.kind)).count();
             if limited >= limit {

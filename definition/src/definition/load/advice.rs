@@ -94,6 +94,7 @@ const LIMITS: [Limits; 3] = [
             "recall",
             "budget",
             "maxAgents",
+            "maxNested",
         ],
     },
     Limits {

@@ -370,6 +370,10 @@ pub struct WorkflowConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub max_agents: Option<u64>,
+    /// Maximum nesting of workflows that are submitted within the workflow (default 0). Set for workflows that a model submits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub max_nested: Option<u32>,
 }
 
 impl WorkflowConfig {

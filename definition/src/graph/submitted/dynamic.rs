@@ -238,6 +238,7 @@ impl DynamicRules {
             timeout_ms: least(own.timeout_ms.filter(|limit| *limit > 0), limits.time_ms),
             max_concurrent_branches: least(own.max_concurrent_branches, Some(concurrency)),
             max_agents: Some(self.agents()),
+            max_nested: self.depth().checked_sub(1).filter(|nested| *nested > 0),
             ..WorkflowConfig::default()
         }
     }
@@ -573,7 +574,8 @@ mod tests {
         arguments["graph"]["config"] = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 60});
         let submitted = rules.read(&arguments).unwrap();
         let source: Value = serde_json::from_str(&submitted.source).unwrap();
-        let config = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 50, "maxConcurrentBranches": 2, "maxAgents": 100});
+        let config = json!({"budget": {"tokens": 70, "modelCalls": 4}, "timeoutMs": 50, "maxConcurrentBranches": 2, "maxAgents": 100,
+            "maxNested": 1});
         assert_eq!(source["config"], config);
         let nested = &source["nodes"][1]["config"];
         assert_eq!(nested["profileId"], "boss");
