@@ -4,6 +4,7 @@
 
 mod deferred_tools;
 mod effects_in_doubt;
+mod random_plans;
 mod retried;
 mod trigger_calls;
 mod workflow_tools;
