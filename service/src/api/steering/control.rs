@@ -203,16 +203,23 @@ async fn edited_definition(
     }
     let present = service.definition_of(id).await;
     let present = present.map_err(|error| resume_problem(&error))?;
+    with_workflows(&present, workflows).map(Some)
+}
+
+/// Returns a definition with its workflows of the same ids replaced.
+fn with_workflows(present: &str, workflows: Vec<Map<String, Value>>) -> Result<String, Problem> {
     let mut definition: Value = serde_json::from_str(&present).unwrap_or_default();
     for (place, workflow) in workflows.into_iter().enumerate() {
-        let mut all = definition["workflows"].as_array_mut().into_iter().flatten();
+        // The text may be any JSON: an imported run has the definition of its file.
+        let all = definition.get_mut("workflows").and_then(Value::as_array_mut);
+        let mut all = all.into_iter().flatten();
         let Some(replaced) = all.find(|one| one.get("id") == workflow.get("id")) else {
             let detail = format!("the run has no workflow with the id {}", json!(workflow.get("id")));
             return Err(Problem::new(ProblemCode::InvalidValue, detail).at(format!("/workflows/{place}/id")));
         };
         *replaced = Value::Object(workflow);
     }
-    Ok(Some(definition.to_string()))
+    Ok(definition.to_string())
 }
 
 /// A CUSTOM event to raise.
@@ -279,4 +286,28 @@ pub(crate) async fn pin(
     let Pin { section, value } = body.value;
     service.send_command(&id, RunCommand::Pin { section, value }).await?;
     Ok(Json(Told::done()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_that_the_definition_lacks_is_refused_whatever_the_definition_is() {
+        let workflow = || vec![Map::from_iter([("id".to_owned(), json!("main"))])];
+        for present in [
+            "[]",
+            "1",
+            "null",
+            "\"text\"",
+            "{}",
+            r#"{"workflows": {}}"#,
+            r#"{"workflows": [1, {"id": "a"}]}"#,
+        ] {
+            let refused = with_workflows(present, workflow()).expect_err(present);
+            assert_eq!(refused.code(), "INVALID_VALUE", "{present}");
+        }
+        let replaced = with_workflows(r#"{"workflows": [{"id": "main", "nodes": []}]}"#, workflow()).expect("replaced");
+        assert_eq!(replaced, r#"{"workflows":[{"id":"main"}]}"#);
+    }
 }
