@@ -9,6 +9,7 @@
 //! | A newer statement with the same subject replaces the older one, which keeps its section. | `subject.rs` compares words and never meanings. |
 //! | Rules, constraints and preferences are taken from the user only. | A tool result must not set rules. |
 //! | Clear rules and constraints (`is_binding`) are never dropped. | The budget limits all other statements. |
+//! | Labelled statements precede others, the newest first. One that a newer one restates in other words comes last. | A paraphrase replaces nothing, but it probably has the current value. |
 //! | Each section has a floor. | A section with many statements must not displace the others. |
 //!
 //! A summary by a model is quoted after the statements (`quote.rs`). No rule depends on the model.

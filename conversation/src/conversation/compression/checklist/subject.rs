@@ -49,7 +49,7 @@ impl Subject {
         let (mut of, mut after) = (Vec::new(), Vec::new());
         let mut is_after = false;
         let mut end = 0;
-        for word in &words {
+        for (at, word) in words.iter().enumerate() {
             let compared = word.compared();
             let gap = &said[end..word.at];
             let is_colon = gap.contains([':', '：', '=']);
@@ -67,7 +67,14 @@ impl Subject {
                 let is_value = match word.kind() {
                     Some(FactKind::Number | FactKind::Date) => is_direct || !is_binding,
                     Some(FactKind::Id | FactKind::Name) => is_direct && statement.section != Section::Rules,
-                    Some(FactKind::Negation) | None => false,
+                    // The first word after a colon may start a sentence. Only the last word of the statement is certainly a name.
+                    Some(FactKind::Negation) | None => {
+                        is_colon
+                            && is_direct
+                            && at + 1 == words.len()
+                            && statement.section != Section::Rules
+                            && word.text.starts_with(char::is_uppercase)
+                    }
                 };
                 after.push(if is_value { "#".to_owned() } else { compared });
             } else if known.is_copula(&compared) && !of.is_empty() {
@@ -127,6 +134,47 @@ impl Subject {
             is_correction,
             is_labelled: false,
         }
+    }
+}
+
+/// Words by which two wordings of one statement are recognized: without their endings, without values, and without short words, which have
+/// little content in most languages.
+#[derive(Debug)]
+pub(super) struct Topic(Vec<String>);
+
+/// Number of characters of a word that are compared. The rest is often an ending.
+const STEM: usize = 5;
+/// Minimum number of characters of a compared word.
+const LEAST_WORD: usize = 4;
+
+impl Topic {
+    pub(super) fn of(text: &str) -> Self {
+        let known = words_of_languages();
+        let text = label(text).map_or(text, |(_, said)| said);
+        let mut stems: Vec<String> = Vec::new();
+        for word in words(text) {
+            let compared = word.compared();
+            let is_value = matches!(word.kind(), Some(FactKind::Number | FactKind::Date | FactKind::Id));
+            let is_content = compared.chars().nth(LEAST_WORD - 1).is_some() && !known.is_copula(&compared);
+            if is_content && !is_value && !known.is_pronoun(&compared) {
+                stems.push(compared.chars().take(STEM).collect());
+            }
+        }
+        // Scripts without spaces have no words: pairs of characters are compared.
+        let signs: Vec<char> = text
+            .chars()
+            .filter(|c| c.is_alphanumeric() && is_unspaced(*c))
+            .collect();
+        stems.extend(signs.windows(2).map(|pair| pair.iter().collect()));
+        stems.sort_unstable();
+        stems.dedup();
+        Self(stems)
+    }
+
+    /// Returns true if the topics have more than half of their words in common.
+    pub(super) fn resembles(&self, other: &Self) -> bool {
+        let common = self.0.iter().filter(|word| other.0.binary_search(word).is_ok());
+        common.count() * 4 > self.0.len() + other.0.len()
     }
 }
 
@@ -192,6 +240,11 @@ mod tests {
             ("FACT: The codename is LANTERN.", "The codename is AURORA."),
             ("Order AX-1 is 40 EUR.", "order AX-1 is 50 EUR"),
             ("Shipping date: 2027-01-02", "Shipping date: 2027-02-03"),
+            (
+                "Weekly report day for Petra: Tuesday",
+                "Weekly report day for Petra: Friday",
+            ),
+            ("Der Tag des Berichts: Montag", "Der Tag des Berichts: Freitag"),
             ("Der Preis ist 40 EUR.", "Der Preis ist 45 EUR."),
             ("项目预算是 500 元。", "项目预算是 1200 元。"),
         ] {
@@ -205,6 +258,7 @@ mod tests {
         for (one, other) in [
             ("Order AX-1 is 40 EUR.", "Order AX-2 is 40 EUR."),
             ("Order AX-1 is paid.", "Order AX-1 is 40 EUR."),
+            ("Note of Petra: Tests are ready.", "Note of Petra: Docs are ready."),
             ("Travel budget is $500.", "Project budget is $500."),
             ("项目预算是 500 元。", "差旅预算是 500 元。"),
         ] {
