@@ -208,7 +208,7 @@ async fn edited_definition(
 
 /// Returns a definition with its workflows of the same ids replaced.
 fn with_workflows(present: &str, workflows: Vec<Map<String, Value>>) -> Result<String, Problem> {
-    let mut definition: Value = serde_json::from_str(&present).unwrap_or_default();
+    let mut definition: Value = serde_json::from_str(present).unwrap_or_default();
     for (place, workflow) in workflows.into_iter().enumerate() {
         // The text may be any JSON: an imported run has the definition of its file.
         let all = definition.get_mut("workflows").and_then(Value::as_array_mut);
