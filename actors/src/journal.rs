@@ -21,6 +21,15 @@ pub trait Journal: Send + Sync + 'static {
     /// Opens the journal of a new run over these workflows. Called on the run's own thread; must not block.
     fn begun(&self, begun: &RunStart, graphs: &Graphs) -> Box<dyn RunJournal>;
 
+    /// Stores the start of a run that no process executes yet, before all later inputs of other runs. The future waits until it is durable.
+    ///
+    /// # Errors
+    /// Fails if the start cannot be serialized.
+    fn put(&self, _begun: &RunStart, _graphs: &Graphs) -> Result<JournalFlush, RunError> {
+        let never = "this journal stores no run that is not executed";
+        Err(RunError::new(RunErrorCode::StoreError, never))
+    }
+
     /// True if another process can resume runs from this journal.
     ///
     /// Durable runs raise their events even without subscribers, so that sequences are equal in every process. Pieces of replies
@@ -58,7 +67,7 @@ pub trait RunJournal: Send {
         None
     }
 
-    /// True if the run waits for people or events only.
+    /// True if the run waits only for people, for events, or for started runs that have left the process.
     fn waits_outside(&self) -> bool {
         false
     }

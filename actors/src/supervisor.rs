@@ -24,7 +24,7 @@ use crate::host::{ArbiterLease, AwaitKind, Host, Label, Observation, TimerHandle
 use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::events::Subscription;
-use crate::protocol::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{RunEnd, SupervisorMsg, detached_ended};
 use crate::run::rebuilt_run::Resumed;
 use crate::run::run_context::RunContext;
 use crate::run::turn::Turn;
@@ -268,7 +268,7 @@ impl SupervisorActor {
 
     fn report(&mut self, report: Arc<RunReport>) {
         if let Some(on_end) = self.on_end.take() {
-            on_end(&report);
+            on_end(RunEnd::Ended(&report));
         }
         if let Some(outcome) = self.outcome.take() {
             outcome.set(report);
@@ -279,8 +279,14 @@ impl SupervisorActor {
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         self.timers.clear();
         self.calls = None;
+        // First, because a resume that finds the id free claims the run, and a later release would be that of the new claim.
+        run.close_journal();
         // Before the outcome is published, as for `Effect::Report`.
         self.leave(run);
+        // Before the report below, which is only that of this process.
+        if let Some(on_end) = self.on_end.take() {
+            on_end(RunEnd::Left(&error));
+        }
         let report = RunReport::unknown(&run.run_id, ThreadStatus::Failed, error);
         self.report(Arc::new(report));
         self.settle(run);
@@ -379,27 +385,29 @@ fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
 
 /// Starts a run that executes independently. Its outcome is sent back as a message.
 fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
-    let firing = start.firing;
-    let supervisor = Arc::clone(&turn.run.supervisor);
+    let (run, firing) = (turn.run, start.firing);
+    let again = run.is_durable().then(|| start.clone());
+    let supervisor = Arc::clone(&run.supervisor);
     // The run may be on another arbiter, so its outcome comes back through this run's address.
-    let on_end: OnEnd = Box::new(move |report| {
-        let output = match &report.error {
-            None => Ok(report.output.clone()),
-            Some(error) => Err(error.clone()),
-        };
-        supervisor.do_send(tell(ToSupervisor::DetachedEnded { firing, output }));
-    });
-    let metadata = turn.run.supervisor.metadata().cloned();
-    let detached = DetachedRun::of(turn.run.id_of(firing), start, metadata, on_end);
-    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(detached) {
-        if turn.machine.has_ended() {
-            // A settled run ignores the message below, and its report is final.
-            let run_id = turn.run.id_of(firing);
-            tracing::warn!(%run_id, %error, "a run that a trigger starts could not be started");
+    let on_end: OnEnd = Box::new(move |end| supervisor.do_send(SupervisorMsg::started_run_ended(firing, end)));
+    let of = |start, on_end| DetachedRun::of(run.id_of(firing), start, run.supervisor.metadata().cloned(), on_end);
+    let started = Arc::clone(run.engine()).start_detached(of(start, on_end));
+    let Err(mut error) = started else { return };
+    // An engine that shuts down admits no run. As an input, that would be a failure for ever.
+    if let Some(start) = again
+        && run.engine().is_closed()
+    {
+        let unowned = of(start, Box::new(|_| ()));
+        match Arc::clone(run.engine()).store_detached(unowned, &run.host, run.listening()) {
+            Ok(()) => return run.started_run_left(firing),
+            Err(invalid) => error = invalid,
         }
-        let output = Err(error);
-        let ended = ToSupervisor::DetachedEnded { firing, output };
-        // Recorded as an input, so that a replay repeats the failure without a start.
-        turn.run.deliver(turn.machine, Message::Supervisor(ended));
     }
+    if turn.machine.has_ended() {
+        // A settled run ignores the message below, and its report is final.
+        let run_id = run.id_of(firing);
+        tracing::warn!(%run_id, %error, "a run that a trigger starts could not be started");
+    }
+    // Recorded as an input, so that a replay repeats the failure without a start.
+    run.deliver(turn.machine, detached_ended(firing, Err(error)));
 }

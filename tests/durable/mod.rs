@@ -21,6 +21,7 @@ mod shapes;
 mod shared_store;
 mod shutdown;
 mod small_workflows;
+mod started;
 mod triggers;
 mod waiting_status;
 #[path = "../../store/tests/runs/workflows.rs"]

@@ -466,6 +466,27 @@ fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap()
     assert_eq!(runs_of(&store, "t").len(), 3, "the schedule continues");
 }
 
+#[test]
+fn a_run_that_has_left_its_process_counts_for_the_overlap_until_it_has_ended() {
+    let store = MemoryStore::new();
+    let shared = Shared {
+        store: store.clone(),
+        sent: Arc::default(),
+    };
+    let engine = asking(shared, &Value::Null);
+    live(&engine, "one");
+    let begun = "t@1970-01-01T00:01:00+00:00";
+    assert_eq!(runs_of(&store, "t"), [begun]);
+    engine.find(begun).expect("is owned").release();
+    live(&engine, "two");
+    assert_eq!(runs_of(&store, "t"), [begun], "another process may execute it");
+    let other = asking(store.clone(), &json!({"enabled": false}));
+    block_on(other.resume(begun).cancel("over")).expect("cancels");
+    other.wait_idle();
+    live(&engine, "three");
+    assert_eq!(runs_of(&store, "t").len(), 2, "the schedule continues");
+}
+
 /// An engine on `store` whose runs take 7 seconds. Its schedule skips every second time.
 fn every_five_seconds(store: &MemoryStore, waits: u64) -> Engine {
     let shared = Shared {

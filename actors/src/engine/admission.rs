@@ -10,6 +10,7 @@ use pirn_core::run::SessionSeed;
 use pirn_definition::definition::{Pinned, ToolDefinition, ToolEntry, nearest};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::{Graph, NodeKind};
+use pirn_definition::message::Message;
 use pirn_definition::value::{TOO_DEEP, has_too_deep, is_too_deep};
 use pirn_sync::{Refused, admit, completion};
 use serde_json::{Map, Value};
@@ -53,6 +54,22 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
+    /// Returns the request for a run that a trigger or schedule starts.
+    pub(super) fn of_detached(
+        workflow_id: String,
+        input: Value,
+        messages: Vec<Message>,
+        metadata: Option<Arc<Map<String, Value>>>,
+    ) -> Self {
+        Self {
+            workflow_id,
+            input,
+            conversation: messages.into(),
+            metadata,
+            ..Self::default()
+        }
+    }
+
     fn deep_part(&self) -> Option<&'static str> {
         if is_too_deep(&self.input) {
             return Some("the input");
@@ -122,13 +139,7 @@ impl EngineShared {
     }
 
     pub(super) fn admit_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
-        let request = RunRequest {
-            workflow_id: run.workflow_id,
-            input: run.input,
-            conversation: run.messages.into(),
-            metadata: run.metadata,
-            ..RunRequest::default()
-        };
+        let request = RunRequest::of_detached(run.workflow_id, run.input, run.messages, run.metadata);
         let from = Start {
             is_unlimited: run.is_unlimited,
             summary_profile: run.summary_profile,
@@ -312,6 +323,7 @@ impl EngineShared {
                     Exit::Stopped => {}
                     // A receiver of the outcome gets an error, because its sender was dropped.
                     Exit::Panicked { .. } | Exit::Dropped => {
+                        own.close_journal();
                         engine.forget_run(&id, &own.supervisor);
                         own.leave_bus();
                     }

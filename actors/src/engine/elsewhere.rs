@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pirn_core::run::{RunStart, Setting};
+use futures::FutureExt;
+use pirn_core::run::{EventInterest, RunStart, Setting};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_events::event::EventMask;
 use pirn_sync::completion;
@@ -11,8 +12,9 @@ use super::admission::check_names;
 use super::local::Local;
 use super::{EngineShared, RunRequest};
 use crate::calls::current_call;
+use crate::host::Host;
 use crate::journal::Graphs;
-use crate::protocol::engine::EngineHandle;
+use crate::protocol::engine::{DetachedRun, EngineHandle};
 use crate::run::run_context::{listening, promised};
 use crate::sessions::SessionSeat;
 
@@ -58,5 +60,37 @@ impl EngineShared {
             seat.begins_elsewhere();
         }
         Ok((begun, graphs))
+    }
+
+    /// Stores a run that a trigger starts, without an owner.
+    pub(super) fn put_detached(
+        self: &Arc<Self>,
+        run: DetachedRun,
+        host: &Host,
+        listening: EventInterest,
+    ) -> Result<(), RunError> {
+        let no_journal = || RunError::new(RunErrorCode::Cancelled, "the engine is shutting down");
+        let journal = self.ports.journal.as_ref().ok_or_else(no_journal)?;
+        let (run_id, metadata) = (run.run_id, run.metadata.clone());
+        let request = RunRequest::of_detached(run.workflow_id, run.input, run.messages, run.metadata);
+        let graphs = self.all_graphs();
+        let graph = self.asked_graph(&graphs, &request)?;
+        let from_trigger = (run.is_unlimited, run.trigger_depth, run.summary_profile);
+        let new = self.new_run(graph, request, None, from_trigger);
+        let begun = RunStart {
+            at: host.wall_clock(),
+            listening,
+            uncarried: true,
+            seed: new.seed(&run_id, metadata.as_ref(), host, self.ports.run_bytes),
+            settings: self.seed().map(Setting::ScriptSeed).into_iter().collect(),
+        };
+        let stored = journal.put(&begun, &graphs)?;
+        let stored = stored.map(move |stored| {
+            if let Err(error) = stored {
+                tracing::warn!(%run_id, %error, "a run that a trigger starts was not stored");
+            }
+        });
+        host.access_store(stored.boxed()).detach();
+        Ok(())
     }
 }

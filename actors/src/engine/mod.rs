@@ -14,10 +14,11 @@ mod started;
 mod triggers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use pirn_conversation::conversation::Tokenizer;
-use pirn_core::run::Control;
+use pirn_core::run::{Control, EventInterest};
+use pirn_core::thread::FiringId;
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
 use pirn_events::trigger::Owner;
@@ -31,11 +32,12 @@ use crate::host::{ArbiterLease, Host};
 use crate::journal::Graphs;
 use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
-pub use crate::protocol::engine::OnEnd;
 use crate::protocol::engine::{DetachedRun, EngineHandle, RunEnded};
+pub use crate::protocol::engine::{FollowStarted, OnEnd, StartedRunLeft};
 use crate::protocol::events::{Deliver, EventFilter, Subscription};
 pub use crate::protocol::matcher::TriggerRefused;
-use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
+pub use crate::protocol::supervisor::RunEnd;
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg, detached_ended};
 use crate::sessions::Sessions;
 pub use admission::{AdmittedRun, InvalidName, RunRequest, SessionRequest, check_name};
 pub use depths::MailboxDepths;
@@ -106,6 +108,7 @@ pub struct EngineShared {
     trigger_changes: Mutex<()>,
     schedules: Schedules,
     watchers: Mutex<Vec<Box<WatchStarted>>>,
+    follow_started: OnceLock<Box<FollowStarted>>,
     runs: Runs,
     gate: DrainGate,
     spawner: Box<dyn Spawner>,
@@ -132,6 +135,7 @@ impl EngineShared {
             trigger_changes: Mutex::new(()),
             schedules: Schedules::default(),
             watchers: Mutex::default(),
+            follow_started: OnceLock::new(),
             runs: Runs::default(),
             gate: DrainGate::new(parts.max_runs),
             spawner: parts.spawner,
@@ -262,6 +266,18 @@ impl EngineShared {
         self.watchers().push(watch);
     }
 
+    /// Sets the function that follows started runs which have left this engine. Without one, such a run counts as failed in its starter.
+    pub fn follow_started_with(&self, follow: Box<FollowStarted>) {
+        // Set once, when the engine is built.
+        drop(self.follow_started.set(follow));
+    }
+
+    /// Reports to a run of this engine how a run that it started has stopped. Returns false if this engine has no such run.
+    pub fn started_run_ended(&self, starter: &str, firing: FiringId, end: RunEnd<'_>) -> bool {
+        self.tell_run(starter, SupervisorMsg::started_run_ended(firing, end))
+            .is_ok()
+    }
+
     fn watchers(&self) -> MutexGuard<'_, Vec<Box<WatchStarted>>> {
         // Every critical section leaves the list consistent.
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -350,8 +366,25 @@ impl EngineHandle for EngineShared {
         }
     }
 
+    fn follow_started(&self, left: StartedRunLeft) {
+        if let Some(follow) = self.follow_started.get() {
+            return follow(left);
+        }
+        let StartedRunLeft { starter, firing, error } = left;
+        self.tell(&starter, detached_ended(firing, Err(error)));
+    }
+
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
         self.admit_detached(run)
+    }
+
+    fn store_detached(
+        self: Arc<Self>,
+        run: DetachedRun,
+        host: &Host,
+        listening: EventInterest,
+    ) -> Result<(), RunError> {
+        self.put_detached(run, host, listening)
     }
 
     fn forget_run(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {

@@ -22,7 +22,7 @@ use crate::host::{Host, TimerHandle};
 use crate::ports::{EarlierRun, ScheduleMemory};
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::matcher::TriggerRefused;
-use crate::protocol::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{RunEnd, SupervisorMsg};
 
 /// Maximum time between two looks at the clock, in milliseconds. A long timer would miss changes of the wall clock and suspends
 /// of the computer.
@@ -395,16 +395,21 @@ impl ScheduleTask {
         };
         let (mail, name) = (self.mail.clone(), self.name.clone());
         // The run may be on another arbiter, so its end arrives through the channel.
-        let on_end: OnEnd = Box::new(move |report| {
-            let message = match &report.error {
-                // Another process has started the run of this time first, and may still execute it.
-                Some(error) if error.code == RunErrorCode::RunIdTaken => ToSchedule::Start {
-                    due,
-                    begun: EarlierRun::Somewhere,
-                },
-                error => {
-                    // A cancelled run did not fail: it was replaced, or is stored by an engine that shuts down.
-                    if let Some(error) = error
+        let on_end: OnEnd = Box::new(move |end| {
+            let message = match end {
+                // Another process may execute the run: it has started the run of this time first, or has taken it over.
+                RunEnd::Left(error) => {
+                    if error.code == RunErrorCode::StoreError {
+                        tracing::warn!(%error, schedule = name, "a run started by a schedule stopped here");
+                    }
+                    ToSchedule::Start {
+                        due,
+                        begun: EarlierRun::Somewhere,
+                    }
+                }
+                RunEnd::Ended(report) => {
+                    // A cancelled run did not fail: it was replaced.
+                    if let Some(error) = &report.error
                         && report.status != ThreadStatus::Cancelled
                     {
                         tracing::warn!(%error, schedule = name, "a run started by a schedule failed");

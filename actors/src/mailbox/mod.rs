@@ -23,13 +23,14 @@ mod pending_durability;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::run::{
     AnswerRefused, Control, Effect, FiringRecord, Message, MessageRefused, Panic, Panicked, RunMachine, RunStart,
     ThreadNo, ToConversation, ToSupervisor,
 };
-use pirn_core::thread::EffectId;
+use pirn_core::thread::{EffectId, FiringId};
 use pirn_definition::Millis;
 use pirn_definition::error::RunError;
 
@@ -39,8 +40,9 @@ use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::protocol::bus::BusMsg;
+use crate::protocol::engine::StartedRunLeft;
 use crate::protocol::mailbox::PutOff;
-use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg};
+use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg, detached_ended};
 use crate::run::environment::ActorEnvironment;
 use crate::run::rebuilt_run::{RebuiltRun, Resumed};
 use crate::run::run_context::RunContext;
@@ -637,11 +639,7 @@ impl Actors {
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
             SupervisorMsg::Closing => run.close(),
             SupervisorMsg::KeepTriggers(workflow) => run.keep_triggers(Some(&workflow)),
-            // It has not ended, and is resumed with this run. As an input, the report would be a failure of that run for ever.
-            SupervisorMsg::Tell(Message::Supervisor(ToSupervisor::DetachedEnded {
-                firing,
-                output: Err(error),
-            })) if error == shut_down() && self.waits_for_stored_run(run) => run.started_run_left(firing),
+            SupervisorMsg::StartedRunLeft { firing, error } => self.started_run_left(firing, error, run),
             SupervisorMsg::Kept { step, result } => {
                 if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {
                     std::panic::resume_unwind(Box::new(lost));
@@ -665,10 +663,18 @@ impl Actors {
         }
     }
 
-    /// True if a started run that is stored at a shutdown is resumed with this run. A run that has ended needs the report, because it
-    /// waits for nothing else.
-    fn waits_for_stored_run(&self, run: &RunContext) -> bool {
-        run.is_durable() && run.engine().is_closed() && !self.machine.has_ended()
+    /// Handles that a run which this run started has left its engine without an outcome.
+    fn started_run_left(&mut self, firing: FiringId, error: RunError, run: &RunContext) {
+        if !run.is_durable() {
+            return run.deliver(&mut self.machine, detached_ended(firing, Err(error)));
+        }
+        // No input: it would be a failure for ever, and the started run may still complete.
+        run.started_run_left(firing);
+        // At a shutdown, this run leaves too, and is resumed together with that one.
+        if !run.engine().is_closed() {
+            let starter = Arc::clone(&run.run_id);
+            run.engine().follow_started(StartedRunLeft { starter, firing, error });
+        }
     }
 
     /// Answers a question in the name of a person. The caller is notified once the answer is durable.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use pirn_core::run::{DetachedStart, RunReport};
+use pirn_core::run::{DetachedStart, EventInterest};
+use pirn_core::thread::FiringId;
 use pirn_definition::error::RunError;
 use pirn_definition::message::Message;
 use serde_json::{Map, Value};
 
-use super::supervisor::{SupervisorHandle, SupervisorMsg};
+use super::supervisor::{RunEnd, SupervisorHandle, SupervisorMsg};
+use crate::host::Host;
 use crate::journal::Graphs;
 
 /// The engine of a run, bus or matcher.
@@ -30,8 +32,15 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Returns the registered workflows.
     fn workflows(&self) -> Graphs;
 
+    /// Reports the end of a started run to its starter once that run, which has left this engine, has ended.
+    fn follow_started(&self, left: StartedRunLeft);
+
     /// Starts a run in the background; `on_end` receives its outcome.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
+
+    /// Stores a run without executing it, for a starter that this engine still executes while it shuts down. Any process can resume it.
+    fn store_detached(self: Arc<Self>, run: DetachedRun, host: &Host, listening: EventInterest)
+    -> Result<(), RunError>;
 
     /// Returns the metadata from the run's caller. None if the run has ended.
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>>;
@@ -50,8 +59,22 @@ pub(crate) struct RunEnded {
     pub(crate) run_id: String,
 }
 
-/// Called once with the outcome of a run.
-pub type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
+/// Called once when a run has ended, or has left its engine.
+pub type OnEnd = Box<dyn FnOnce(RunEnd<'_>) + Send>;
+
+/// A run that a trigger started, and that has left its engine without an outcome while its starter continues.
+#[derive(Clone, Debug)]
+pub struct StartedRunLeft {
+    /// Id of the run that started it.
+    pub starter: Arc<str>,
+    /// The firing of the starter.
+    pub firing: FiringId,
+    /// The reason.
+    pub error: RunError,
+}
+
+/// Follows a run of this kind until it has ended, and then reports its end to its starter.
+pub type FollowStarted = dyn Fn(StartedRunLeft) + Send + Sync;
 
 /// A run started by a trigger or schedule.
 pub(crate) struct DetachedRun {

@@ -8,7 +8,7 @@ use pirn_core::run::{
     AnswerRefused, Control, Firing, Fits, FollowUp, Message, MessageRefused, RunMachine, RunReport, RunStatus,
     ToSupervisor,
 };
-use pirn_core::thread::{Interaction, PersonsAnswer, When};
+use pirn_core::thread::{FiringId, Interaction, PersonsAnswer, When};
 use pirn_definition::Millis;
 use pirn_definition::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_definition::error::{RunError, RunErrorCode};
@@ -66,6 +66,11 @@ pub(crate) enum SupervisorMsg {
         deliver: Box<dyn Deliver>,
     },
     Fire(Box<Firing>),
+    /// A run that a firing of this run started has left its engine without an outcome, for this reason.
+    StartedRunLeft {
+        firing: FiringId,
+        error: RunError,
+    },
     /// A trigger fired on the event with this sequence: a record for a durable run, and the message that executes the action.
     Triggered {
         sequence: u64,
@@ -95,6 +100,17 @@ impl actix::Message for SupervisorMsg {
 }
 
 impl SupervisorMsg {
+    /// Returns the message to the starter of a run that has stopped in its engine.
+    pub(crate) fn started_run_ended(firing: FiringId, end: RunEnd<'_>) -> Self {
+        match end {
+            RunEnd::Ended(report) => Self::Tell(detached_ended(firing, output_of(report))),
+            RunEnd::Left(error) => Self::StartedRunLeft {
+                firing,
+                error: error.clone(),
+            },
+        }
+    }
+
     /// Answers a message to a run that has ended, or that ends with `error`.
     pub(crate) fn refuse(self, error: Option<&RunError>) {
         match self {
@@ -177,12 +193,35 @@ impl SupervisorMsg {
             | Self::Over
             | Self::Woken(_)
             | Self::Lost(_)
+            | Self::StartedRunLeft { .. }
             | Self::Triggered { .. }
             | Self::Kept { .. }
             | Self::Subscribe { .. } => return None,
         };
         Some(Message::Supervisor(message))
     }
+}
+
+/// The way in which a run stopped in its engine.
+#[derive(Clone, Copy, Debug)]
+pub enum RunEnd<'a> {
+    /// The run has ended with this outcome.
+    Ended(&'a RunReport),
+    /// The run has left the engine without an outcome, for this reason. If it is stored, any process can resume it.
+    Left(&'a RunError),
+}
+
+/// Returns the output or the error of an ended run.
+fn output_of(report: &RunReport) -> Result<Value, RunError> {
+    match &report.error {
+        None => Ok(report.output.clone()),
+        Some(error) => Err(error.clone()),
+    }
+}
+
+/// Returns the message about the end of a run that a firing has started.
+pub(crate) fn detached_ended(firing: FiringId, output: Result<Value, RunError>) -> Message {
+    Message::Supervisor(ToSupervisor::DetachedEnded { firing, output })
 }
 
 /// Address of a run. Messages are delivered in FIFO order. Consecutive events are batched into one message as long as no other

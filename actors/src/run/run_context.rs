@@ -179,6 +179,11 @@ impl RunContext {
         self.journal.replace(Some(journal));
     }
 
+    /// Closes the journal of a run that leaves the engine or has left it, and with it the claim on the run.
+    pub(crate) fn close_journal(&self) {
+        self.journal.take();
+    }
+
     /// True if another process can resume the run after this one stops.
     pub(crate) fn is_durable(&self) -> bool {
         // `promised` is set for durable runs only, so it serves as the flag.

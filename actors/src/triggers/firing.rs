@@ -8,7 +8,7 @@ use super::follow_up::{failure, raise};
 use crate::answer::Answer;
 use crate::protocol::bus::BusSender;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
-use crate::protocol::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{RunEnd, SupervisorMsg};
 
 /// Returns a message that makes the event's run start the action. If the run has ended, the action starts without it.
 pub(crate) fn fire_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) -> SupervisorMsg {
@@ -25,14 +25,18 @@ pub(crate) fn fire_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: Bu
 
 fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSender) {
     let trigger = firing.trigger.id.clone();
-    let on_end: OnEnd = Box::new(move |report| {
-        if let Some(error) = &report.error {
-            let workflow = &report.workflow_id;
+    // The number 0 is correct: the run that would count the firing has ended.
+    let Some(start) = detached((0, firing)) else { return };
+    let workflow = start.workflow_id.clone();
+    let on_end: OnEnd = Box::new(move |end| {
+        let error = match end {
+            RunEnd::Ended(report) => report.error.as_ref(),
+            RunEnd::Left(error) => Some(error),
+        };
+        if let Some(error) = error {
             tracing::warn!(%error, trigger, workflow, "a workflow started by a trigger failed");
         }
     });
-    // The number 0 is correct: the run that would count the firing has ended.
-    let Some(start) = detached((0, firing)) else { return };
     let metadata = engine.metadata_of(&firing.event.run_id);
     let detached = DetachedRun::of(engine.next_run_id(), start, metadata, on_end);
     if let Err(error) = Arc::clone(engine).start_detached(detached) {

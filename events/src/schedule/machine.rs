@@ -5,6 +5,7 @@
 //! | Begin | starts the runs under way again, without counting them, and cancels those that `cancelPrevious` replaced; times since the last handled one are missed: `catchUp` decides which start; sets the next timer |
 //! | Elapsed | handles the times that are due: the last one by `overlap`, earlier ones as missed; sets the next timer |
 //! | Elapsed of another generation | ignored |
+//! | Begin or Elapsed more than a day before the last handled time | a clock was wrong: the schedule continues from now |
 //! | Ended | the run of that time has ended: the first queued time starts |
 //! | Seen | if another process has handled later times, its state replaces the own one: this process was suspended or disabled, or its clock is behind |
 //! | Found | another process has started the run of a time that this one skipped: it counts like one of this process |
@@ -49,6 +50,10 @@ pub const MAX_CAUGHT_UP: usize = 1_000;
 /// Maximum time by which the clock of another process may be ahead of the own one, in milliseconds. Otherwise a process with a wrong clock
 /// would stop the schedule in all processes.
 const MAX_AHEAD: Millis = 60_000;
+
+/// Time in milliseconds by which the last handled time may be in the future. A later one was handled by a clock that was wrong, and would
+/// silence the schedule until then.
+const WRONG_CLOCK: Millis = 24 * 60 * 60_000;
 
 /// A message to a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,6 +214,7 @@ impl ScheduleMachine {
                 let ScheduleState { started, running, .. } = kept.unwrap_or_default();
                 self.started = started;
                 self.running = running.into_iter().collect();
+                self.forget_future(now);
                 if !self.is_enabled {
                     self.is_unasked = true;
                     return;
@@ -220,6 +226,7 @@ impl ScheduleMachine {
                 self.arm(out);
             }
             Input::Elapsed { generation } if generation == self.generation && self.is_enabled => {
+                self.forget_future(now);
                 let mut passed = self.passed(now);
                 let due = passed.pop_back();
                 self.catch_up(passed, out);
@@ -285,6 +292,13 @@ impl ScheduleMachine {
                 self.handled(out);
                 self.arm(out);
             }
+        }
+    }
+
+    /// Continues from now if a clock that was wrong has handled a time far in the future.
+    fn forget_future(&mut self, now: Millis) {
+        if self.last > now.saturating_add(WRONG_CLOCK) {
+            self.last = now;
         }
     }
 
@@ -792,6 +806,33 @@ mod tests {
             let starts = [4, 5].map(|minute| Effect::Start { due: minute * MINUTE });
             assert!(starts.iter().all(|start| missed.contains(start)), "{missed:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_once_does_not_silence_a_schedule() {
+        let began = |out: &[Effect]| out.contains(&Effect::Start { due: 6 * MINUTE });
+        let future = 5 * MINUTE + WRONG_CLOCK;
+        for (last, starts) in [(future, false), (future + 1, true)] {
+            let kept = ScheduleState {
+                last,
+                ..ScheduleState::default()
+            };
+            let mut resumed = machine(Overlap::Skip, CatchUp::Last, 0, None);
+            let mut out = Vec::new();
+            resumed.step(5 * MINUTE, Input::Begin(Some(kept)), &mut out);
+            resumed.step(6 * MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+            assert_eq!(began(&out), starts, "{out:?}");
+        }
+        // The clock of a process is wrong, and is corrected.
+        let mut corrected = machine(Overlap::Skip, CatchUp::None, 0, None);
+        let mut out = Vec::new();
+        corrected.step(5 * MINUTE, Input::Begin(None), &mut out);
+        let wrong = future + 2 * MINUTE;
+        corrected.step(wrong, Input::Elapsed { generation: 1 }, &mut out);
+        corrected.step(wrong, Input::Ended { due: wrong }, &mut out);
+        corrected.step(5 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        corrected.step(6 * MINUTE, Input::Elapsed { generation: 3 }, &mut out);
+        assert!(began(&out), "{out:?}");
     }
 
     #[test]

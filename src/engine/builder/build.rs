@@ -14,7 +14,7 @@ use pirn_models::ModelCatalog;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::CheckedFiles;
-use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions};
+use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions, follow_started};
 use crate::engine::runtime::{EngineRuntime, process_seed};
 use crate::engine::{Engine, EventMemory, Names, STARTS_WITHIN, compiled, compiled_inline};
 
@@ -99,6 +99,14 @@ impl EngineBuilder {
         };
         if let Some(durable) = &engine.durable {
             durable.peers.join(&engine.shared);
+            let own = engine.downgrade();
+            engine.shared.follow_started_with(Box::new(move |left| {
+                // An engine that stops has no run that waits.
+                let followed = own.upgrade().map(|engine| follow_started(&engine, left));
+                if let Some(Err(error)) = followed {
+                    tracing::error!(%error, "a run is not notified of the end of a run that it started");
+                }
+            }));
         }
         if let Some(checked) = &checked {
             // Checked workflows are registered before the files, which may refer to them.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use pirn_actors::engine::EngineShared;
+use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_store::{Store, StoreError};
 
 use super::run_locks::{RunLock, RunLocks};
@@ -50,15 +50,25 @@ impl Peers {
 
     /// Fails with [`StoreError::RunHeld`] if an engine executes the run.
     pub(super) fn check_unowned(&self, run_id: &str) -> Result<(), StoreError> {
-        // Copied, because dropping an engine's last handle under the lock would stop the engine there.
-        let engines: Vec<_> = entered(&self.engines).iter().filter_map(Weak::upgrade).collect();
-        if engines.iter().any(|engine| engine.carries(run_id)) {
+        if self.owner_of(run_id).is_some() {
             return Err(StoreError::RunHeld {
                 run: run_id.to_owned(),
                 by: "another engine of this process".to_owned(),
             });
         }
         Ok(())
+    }
+
+    /// Returns the engine that executes the run.
+    pub(super) fn owner_of(&self, run_id: &str) -> Option<Arc<EngineShared>> {
+        // Copied, because dropping an engine's last handle under the lock would stop the engine there.
+        let engines: Vec<_> = entered(&self.engines).iter().filter_map(Weak::upgrade).collect();
+        engines.into_iter().find(|engine| engine.carries(run_id))
+    }
+
+    /// Returns the run, if an engine executes it.
+    pub(super) fn find(&self, run_id: &str) -> Option<StartedRun> {
+        self.owner_of(run_id)?.find(run_id)
     }
 }
 

@@ -173,6 +173,17 @@ impl ResumeError {
             Self::Refused(error) => error.code.as_str(),
         }
     }
+
+    /// Returns true if the journal of this run cannot be replayed.
+    pub(super) fn is_unreadable(&self, run_id: &str) -> bool {
+        match self {
+            // The error may be that of a run which this run has started.
+            Self::Unreadable { run_id: of, .. } | Self::Diverged { run_id: of, .. } => of == run_id,
+            // A damaged content has no run.
+            Self::Store(StoreError::Damaged { run, .. }) => run.as_deref().is_none_or(|of| of == run_id),
+            _other => false,
+        }
+    }
 }
 
 /// Writes a line for each fault, after a line break.

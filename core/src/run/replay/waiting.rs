@@ -1,6 +1,6 @@
 //! Reason that a run waits while nothing in it executes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::open_effects::{OpenEffects, awaited};
 use crate::run::ThreadNo;
@@ -20,9 +20,16 @@ pub enum WaitReason {
     Timer,
 }
 
-/// Effects without an outcome, each with the reason that it waits; `None` while it executes.
+/// Effects without an outcome.
 #[derive(Clone, Debug, Default)]
-pub struct PendingWaits(BTreeMap<Place, Option<WaitReason>>);
+pub struct PendingWaits {
+    /// Effects with the reason that each waits; `None` while it executes.
+    open: BTreeMap<Place, Option<WaitReason>>,
+    /// Firings whose runs have left the process without an end.
+    left: BTreeSet<FiringId>,
+    /// True if the run has requested `TriggersQuiet`.
+    quiesces: bool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -36,24 +43,23 @@ enum Place {
 impl PendingWaits {
     /// Creates the waits of a resumed run.
     pub fn of(open: &OpenEffects) -> Self {
-        let mut waits = Self::default();
+        let mut waits = Self {
+            quiesces: open.quiesces,
+            ..Self::default()
+        };
         // Timers of the run (`open.timers`) are time limits, not reasons to wait.
         for ((thread, effect), (_, wanted)) in &open.threads {
-            waits.0.insert(Place::Thread(*thread, *effect), awaited_by(wanted));
+            waits.open(Place::Thread(*thread, *effect), awaited_by(wanted));
         }
         // `None`, here and below: the host is still working on these, so the run must not be parked.
-        for (thread, effect) in &open.awaits_triggers {
-            waits.0.insert(Place::Thread(*thread, *effect), None);
-        }
-        waits
-            .0
-            .extend(open.begins.iter().map(|thread| (Place::Begin(*thread), None)));
-        waits.0.extend(open.runs.keys().map(|run| (Place::Firing(*run), None)));
-        waits
-            .0
-            .extend(open.calls.keys().map(|call| (Place::TriggerCall(*call), None)));
-        if open.awaits_session {
-            waits.0.insert(Place::Session, None);
+        let awaits = open.awaits_triggers.iter();
+        let awaits = awaits.map(|(thread, effect)| Place::Thread(*thread, *effect));
+        let begins = open.begins.iter().map(|thread| Place::Begin(*thread));
+        let runs = open.runs.keys().map(|firing| Place::Firing(*firing));
+        let calls = open.calls.keys().map(|call| Place::TriggerCall(*call));
+        let session = open.awaits_session.then_some(Place::Session);
+        for place in awaits.chain(begins).chain(runs).chain(calls).chain(session) {
+            waits.open(place, None);
         }
         waits
     }
@@ -61,12 +67,17 @@ impl PendingWaits {
     /// Returns the reason that the run waits; `None` if an effect executes or none is open.
     pub fn waits_for(&self) -> Option<WaitReason> {
         let mut first = None;
-        for awaited in self.0.values() {
+        for awaited in self.open.values() {
             // One effect that executes is enough: the run does not wait.
             let awaited = (*awaited)?;
             first = Some(first.map_or(awaited, |first: WaitReason| first.min(awaited)));
         }
         first
+    }
+
+    /// Returns true if the run waits only for runs that it has started and that have left the process.
+    pub fn is_only_for_left_runs(&self) -> bool {
+        self.open.is_empty() && !self.left.is_empty() && !self.quiesces
     }
 
     /// Updates the waits with an effect of the run.
@@ -84,17 +95,17 @@ impl PendingWaits {
             Effect::CallTrigger { call, .. } => self.open(Place::TriggerCall(*call), None),
             Effect::Drop { thread, effect } => self.close(Place::Thread(*thread, *effect)),
             // A thread that panicked has dropped none of its effects.
-            Effect::ThreadEnded { thread } => self.0.retain(|place, _| match place {
+            Effect::ThreadEnded { thread } => self.open.retain(|place, _| match place {
                 Place::Begin(of) | Place::Thread(of, _) => of != thread,
                 Place::Session | Place::Firing(_) | Place::TriggerCall(_) => true,
             }),
-            // Without an outcome, or, as time limits and `QuiesceTriggers`, no work of a thread.
+            Effect::QuiesceTriggers => self.quiesces = true,
+            // Without an outcome, or, as time limits, no work of a thread.
             Effect::LeaveSession(_)
             | Effect::Emit { .. }
             | Effect::EmitAll { .. }
             | Effect::SetTimer { .. }
             | Effect::StopTimer { .. }
-            | Effect::QuiesceTriggers
             | Effect::Report(_)
             | Effect::Settled => {}
         }
@@ -107,7 +118,11 @@ impl PendingWaits {
                 self.close(Place::Thread(*thread, *effect));
             }
             Message::Thread(thread, ToThread::Input(Input::Start)) => self.close(Place::Begin(*thread)),
-            Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => self.close(Place::Firing(*firing)),
+            Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => {
+                self.close(Place::Firing(*firing));
+                self.left.remove(firing);
+            }
+            Message::Supervisor(ToSupervisor::TriggersQuiet) => self.quiesces = false,
             Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => self.close(Place::TriggerCall(*call)),
             Message::Supervisor(ToSupervisor::Session(_)) => self.close(Place::Session),
             // Other inputs are no answers to these effects.
@@ -115,18 +130,18 @@ impl PendingWaits {
         }
     }
 
-    /// Notes that a run that this run has started left the process without an end: it does not execute here.
+    /// Notes that a run that this run has started has left the process without an end: it does not execute here.
     pub fn started_run_left(&mut self, firing: FiringId) {
-        // The last reason in the order, so that any other one counts.
-        self.open(Place::Firing(firing), Some(WaitReason::Timer));
+        self.close(Place::Firing(firing));
+        self.left.insert(firing);
     }
 
     fn open(&mut self, place: Place, awaited: Option<WaitReason>) {
-        self.0.insert(place, awaited);
+        self.open.insert(place, awaited);
     }
 
     fn close(&mut self, place: Place) {
-        self.0.remove(&place);
+        self.open.remove(&place);
     }
 }
 

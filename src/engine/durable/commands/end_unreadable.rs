@@ -5,23 +5,15 @@
 
 use std::sync::Arc;
 
+use pirn_actors::engine::RunEnd;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Commit, RunStatus, StoreError};
 
+use super::started_runs::report_to_starter;
 use crate::engine::Engine;
 use crate::engine::durable::claim::Claim;
 use crate::engine::durable::records::sessions::session_of;
 use crate::engine::durable::resume_error::ResumeError;
-
-/// Returns true if this error means that the journal of this run cannot be replayed.
-pub(super) fn is_unreadable(error: &ResumeError, run_id: &str) -> bool {
-    match error {
-        // The error may be that of a run which this run has started.
-        ResumeError::Unreadable { run_id: of, .. } | ResumeError::Diverged { run_id: of, .. } => of == run_id,
-        // A damaged content has no run.
-        ResumeError::Store(StoreError::Damaged { run, .. }) => run.as_deref().is_none_or(|of| of == run_id),
-        _other => false,
-    }
-}
 
 /// Stores the status CANCELLED for a run without an owner. Its records stay as they are.
 pub(super) async fn end_unreadable(engine: &Engine, run_id: &str) -> Result<(), ResumeError> {
@@ -40,6 +32,11 @@ pub(super) async fn end_unreadable(engine: &Engine, run_id: &str) -> Result<(), 
     tracing::warn!(run_id, "a run whose journal cannot be replayed is cancelled");
     let commit = Commit::after(run_id, run.steps).status(RunStatus::Cancelled);
     durable.store.commit(commit).await?;
+    if let Some(to_starter) = report_to_starter(&durable, &run).await? {
+        // The starter reads the new status from the store.
+        let error = RunError::new(RunErrorCode::Cancelled, "cancelled without its report");
+        to_starter(RunEnd::Left(&error));
+    }
     if let Some(session) = session_of(&*durable.store, &run).await? {
         engine.shared().leave_session(session, &Arc::from(run_id));
     }

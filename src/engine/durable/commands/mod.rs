@@ -9,4 +9,5 @@ pub(super) mod migrate;
 pub(super) mod offline;
 pub(super) mod resume;
 pub(super) mod run_command;
+pub(super) mod started_runs;
 pub(super) mod work;

@@ -7,17 +7,16 @@ use futures::future::BoxFuture;
 use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
-use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
+use pirn_core::run::{AnswerRefused, Control, Message, ToSupervisor};
 use pirn_core::thread::{FiringId, Interaction, started_run_id};
 use pirn_definition::definition::SourceFile;
-use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::event_type::EventType;
 use pirn_store::{StoreError, is_started};
 use serde_json::Value;
 
 use super::doubts::{give_up_calls, settle};
-use super::end_unreadable::is_unreadable;
 use super::migrate::{Migration, check};
+use super::started_runs::{end_of, report_to_starter, send_end};
 use crate::engine::durable::Durable;
 use crate::engine::durable::claim::Claim;
 use crate::engine::durable::records::journal::StoredRun;
@@ -254,6 +253,7 @@ async fn resume_locked(
         claim.goes_on();
     }
     let journal = StoredRun::after((durable, claim), &stored.run, &rebuilt, has_left);
+    let to_starter = report_to_starter(durable, &stored.run).await?;
     let resumed = Resumed {
         rebuilt,
         inputs,
@@ -266,7 +266,7 @@ async fn resume_locked(
     } = subscribers;
     subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
     let (started, admitted) = shared
-        .admit_resumed(resumed, subscriptions, on_end)
+        .admit_resumed(resumed, subscriptions, on_end.or(to_starter))
         .map_err(ResumeError::Refused)?;
     if let Some(answers) = answers {
         answers.of_run(&started);
@@ -277,9 +277,9 @@ async fn resume_locked(
     }
     admitted.go().map_err(ResumeError::Refused)?;
     let run = engine.handle(started);
-    for (firing, child) in elsewhere {
+    for firing in elsewhere {
         // The end is sent only now, because the run was not registered before.
-        send_end(engine, run.run_id(), firing, child)?;
+        send_end(engine, run.run_id(), firing)?;
     }
     Ok(run)
 }
@@ -293,64 +293,6 @@ async fn discard(durable: &Durable, run_id: &str) {
     };
     if let Err(error) = removed.await {
         tracing::warn!(run_id, %error, "a fork that could not be started stays in the store");
-    }
-}
-
-/// Notifies a run when a run that it started, and that is executed elsewhere, has ended.
-fn send_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> Result<(), ResumeError> {
-    let (of, parent) = (engine.clone(), Arc::<str>::from(parent));
-    let waiting = async move {
-        let durable = of.durable()?;
-        if let Some(claims) = durable.store.claims() {
-            claims.ended(&child).await?;
-        }
-        if let Some(ended) = end_of(&of, &durable, firing, &child).await? {
-            of.shared().tell(&parent, ended);
-        }
-        Ok::<(), ResumeError>(())
-    };
-    // The wait is on the work runtime: it may last as long as the child run, and the caller's future may be dropped earlier.
-    let waiting = engine.shared().work(move |_| {
-        waiting
-            .map(|sent| {
-                if let Err(error) = sent {
-                    tracing::error!(%error, "a run was not notified of the end of a run that it started");
-                }
-            })
-            .boxed()
-    });
-    waiting.map(drop).map_err(ResumeError::Refused)
-}
-
-/// Returns the message about the end of a run that another has started, or `None` if it has no report yet.
-async fn end_of(
-    engine: &Engine,
-    durable: &Durable,
-    firing: FiringId,
-    child: &str,
-) -> Result<Option<Message>, ResumeError> {
-    let rebuilt = async {
-        let mut stored = StoredRecords::read(durable, child).await?;
-        let inputs = std::mem::take(&mut stored.inputs);
-        stored.rebuild(engine, durable, inputs)
-    };
-    match rebuilt.await {
-        Ok(rebuilt) => {
-            let report = rebuilt.open.report.as_ref();
-            Ok(report.map(|report| detached_ended(firing, report)))
-        }
-        // Only a person's cancellation ends such a run, and the run that started it continues with that failure.
-        Err(error) if is_unreadable(&error, child) => {
-            let error = RunError::new(
-                RunErrorCode::Cancelled,
-                format!("cancelled without its report: {error}"),
-            );
-            Ok(Some(Message::Supervisor(ToSupervisor::DetachedEnded {
-                firing,
-                output: Err(error),
-            })))
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -388,19 +330,23 @@ async fn check_session_turn(
 }
 
 /// Resumes the runs which this run's triggers started and whose end it has not received. Returns the messages about those that have
-/// ended, and the ids of those that are executed independently.
+/// ended, and the firings of those that are executed independently.
 async fn resume_children(
     engine: &Engine,
     durable: &Durable,
     rebuilt: &mut RebuiltRun,
-) -> Result<(Vec<Message>, Vec<(FiringId, String)>), ResumeError> {
+) -> Result<(Vec<Message>, Vec<FiringId>), ResumeError> {
     let run_id = Arc::clone(rebuilt.machine.run_id());
     let (mut ended, mut elsewhere) = (Vec::new(), Vec::new());
-    let is_shared = durable.store.claims().is_some();
     // Copied, because the loop removes entries.
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
         let id = started_run_id(&run_id, firing);
+        // A run that a former resume of this run has started, and whose start is not in the store yet, would count as never started.
+        if let Some(child) = engine.find(&id) {
+            // If it fails, the run has no start in the store, and the open firing reports that.
+            drop(child.wait_durable().await);
+        }
         // The child run was never started: the open firing starts it as usual, and fails if a user has a run of that id.
         let Some(child) = durable.store.run(&id).await? else {
             continue;
@@ -414,10 +360,15 @@ async fn resume_children(
             ended.extend(end_of(engine, durable, firing, &id).await?);
             continue;
         }
-        let (shared, parent) = (Arc::clone(engine.shared()), Arc::clone(&run_id));
+        let (shared, own, parent) = (Arc::clone(engine.shared()), engine.downgrade(), Arc::clone(&run_id));
         // The callback of the process before is gone, so the child gets a new one.
-        let on_end: OnEnd = Box::new(move |report| {
-            shared.tell(&parent, detached_ended(firing, report));
+        let on_end: OnEnd = Box::new(move |end| {
+            // The child may end before this run is registered.
+            if !shared.started_run_ended(&parent, firing, end)
+                && let Some(Err(error)) = own.upgrade().map(|engine| send_end(&engine, &parent, firing))
+            {
+                tracing::error!(%error, "a run is not notified of the end of a run that it started");
+            }
         });
         let subscribers = Subscribers {
             on_end: Some(on_end),
@@ -427,19 +378,11 @@ async fn resume_children(
         match resume(engine.clone(), id.clone(), subscribers, ResumeMode::AfterCrash).await {
             Ok(_) => {}
             // The child run was resumed independently, by another process or this one.
-            Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) if is_shared => {
-                elsewhere.push((firing, id));
+            Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) => {
+                elsewhere.push(firing);
             }
             Err(error) => return Err(error),
         }
     }
     Ok((ended, elsewhere))
-}
-
-fn detached_ended(firing: FiringId, report: &RunReport) -> Message {
-    let output = match &report.error {
-        None => Ok(report.output.clone()),
-        Some(error) => Err(error.clone()),
-    };
-    Message::Supervisor(ToSupervisor::DetachedEnded { firing, output })
 }

@@ -12,7 +12,7 @@ use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::end_unreadable::{end_unreadable, is_unreadable};
+use super::end_unreadable::end_unreadable;
 use crate::engine::durable::records::journal::final_status;
 use crate::engine::durable::resume_error::ResumeError;
 use crate::engine::{Engine, RunHandle};
@@ -294,7 +294,7 @@ impl Engine {
             }
             RunCommand::Cancel { reason } => {
                 let run = match run.cancel(reason).await {
-                    Err(error) if is_unreadable(&error, run_id) => {
+                    Err(error) if error.is_unreadable(run_id) => {
                         end_unreadable(self, run_id).await?;
                         return Ok(CommandOutcome::Ended);
                     }

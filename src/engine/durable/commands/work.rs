@@ -96,6 +96,8 @@ impl Engine {
 async fn take_over(run_id: String, claims: &dyn Claims, resumed: BoxFuture<'static, Result<(), ResumeError>>) {
     match resumed.await {
         Ok(()) => tracing::info!(run_id, "the run was taken over by this process"),
+        // Resumed together with the run that started it, so the claim is that of the run in progress.
+        Err(ResumeError::UnderWay { run_id: of }) if of == run_id => {}
         Err(error) => {
             tracing::warn!(run_id, code = error.code(), %error, "the run could not be taken over; its stored state is unchanged");
             // `resume` may have failed before it made a claim of its own, whose drop would release the run.

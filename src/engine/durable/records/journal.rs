@@ -49,6 +49,17 @@ impl Journal for StoreJournal {
         })
     }
 
+    fn put(&self, begun: &RunStart, graphs: &Graphs) -> Result<JournalFlush, RunError> {
+        let missing = self.0.missing(graphs, &begun.seed.graph.workflow_id);
+        let start = beginning(begun, &missing)?;
+        let stored = self
+            .0
+            .store
+            .commit(start_of(begun, self.0.definitions.of(graphs), start));
+        let stored = stored.map(|stored| stored.map(drop).map_err(|error| run_error(&error)));
+        Ok(stored.boxed())
+    }
+
     fn is_durable(&self) -> bool {
         true
     }
@@ -322,7 +333,8 @@ impl RunJournal for StoredRun {
         match self.waits.waits_for() {
             Some(WaitReason::Interaction | WaitReason::Event) => true,
             // A timer may become due within the grace period, so a shutdown does not release such a run at once.
-            Some(WaitReason::Timer) | None => false,
+            Some(WaitReason::Timer) => false,
+            None => self.waits.is_only_for_left_runs(),
         }
     }
 
