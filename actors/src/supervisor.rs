@@ -24,7 +24,7 @@ use crate::host::{ArbiterLease, AwaitKind, Host, Label, Observation, TimerHandle
 use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::events::Subscription;
-use crate::protocol::supervisor::{RunEnd, SupervisorMsg, detached_ended};
+use crate::protocol::supervisor::{RunEnd, SupervisorMsg};
 use crate::run::rebuilt_run::Resumed;
 use crate::run::run_context::RunContext;
 use crate::run::turn::Turn;
@@ -409,5 +409,5 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
         tracing::warn!(%run_id, %error, "a run that a trigger starts could not be started");
     }
     // Recorded as an input, so that a replay repeats the failure without a start.
-    run.deliver(turn.machine, detached_ended(firing, Err(error)));
+    run.deliver(turn.machine, Message::started_run_ended(firing, Err(error)));
 }

@@ -57,7 +57,7 @@ fn script(code: &str, limits: &Value) -> Value {
     bundle(&json!({"id": "n", "type": "SCRIPT", "config": config}), &json!([]))
 }
 
-/// An LLM node whose model runs a script by a built-in tool.
+/// An LLM node with a model that runs a script by a built-in tool.
 fn submitted(tool: &str, argument: &str, code: &str, limits: &Value) -> Value {
     let config = json!({"profileId": "model", "prompt": "go", "tools": [tool, "count"],
         "dynamic": {"profiles": ["echo"], "consent": "auto"}});
@@ -91,7 +91,7 @@ struct Used {
     threads: usize,
 }
 
-/// Executes a run with its scripts in worker processes, whose end it awaits.
+/// Executes a run with its scripts in worker processes, and waits until they have ended.
 fn play(bundle: &Value) -> (RunReport, Used) {
     let program = WorkerProgram::this_program().expect("a program knows its path");
     let port = Arc::new(ScriptPort::new(ScriptSettings {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use pirn_conversation::conversation::Tokenizer;
-use pirn_core::run::{Control, EventInterest};
+use pirn_core::run::{Control, EventInterest, Message};
 use pirn_core::thread::FiringId;
 use pirn_definition::error::RunError;
 use pirn_definition::graph::Graph;
@@ -37,7 +37,7 @@ pub use crate::protocol::engine::{FollowStarted, OnEnd, StartedRunLeft};
 use crate::protocol::events::{Deliver, EventFilter, Subscription};
 pub use crate::protocol::matcher::TriggerRefused;
 pub use crate::protocol::supervisor::RunEnd;
-use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg, detached_ended};
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::sessions::Sessions;
 pub use admission::{AdmittedRun, InvalidName, RunRequest, SessionRequest, check_name};
 pub use depths::MailboxDepths;
@@ -371,7 +371,7 @@ impl EngineHandle for EngineShared {
             return follow(left);
         }
         let StartedRunLeft { starter, firing, error } = left;
-        self.tell(&starter, detached_ended(firing, Err(error)));
+        self.tell(&starter, Message::started_run_ended(firing, Err(error)));
     }
 
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError> {

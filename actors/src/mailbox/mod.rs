@@ -42,7 +42,7 @@ use crate::conversation::ConversationActor;
 use crate::protocol::bus::BusMsg;
 use crate::protocol::engine::StartedRunLeft;
 use crate::protocol::mailbox::PutOff;
-use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg, detached_ended};
+use crate::protocol::supervisor::{InteractionAnswer, SaidMessage, SupervisorMsg};
 use crate::run::environment::ActorEnvironment;
 use crate::run::rebuilt_run::{RebuiltRun, Resumed};
 use crate::run::run_context::RunContext;
@@ -666,7 +666,7 @@ impl Actors {
     /// Handles that a run which this run started has left its engine without an outcome.
     fn started_run_left(&mut self, firing: FiringId, error: RunError, run: &RunContext) {
         if !run.is_durable() {
-            return run.deliver(&mut self.machine, detached_ended(firing, Err(error)));
+            return run.deliver(&mut self.machine, Message::started_run_ended(firing, Err(error)));
         }
         // No input: it would be a failure for ever, and the started run may still complete.
         run.started_run_left(firing);

@@ -103,7 +103,7 @@ impl SupervisorMsg {
     /// Returns the message to the starter of a run that has stopped in its engine.
     pub(crate) fn started_run_ended(firing: FiringId, end: RunEnd<'_>) -> Self {
         match end {
-            RunEnd::Ended(report) => Self::Tell(detached_ended(firing, output_of(report))),
+            RunEnd::Ended(report) => Self::Tell(Message::started_run_reported(firing, report)),
             RunEnd::Left(error) => Self::StartedRunLeft {
                 firing,
                 error: error.clone(),
@@ -209,19 +209,6 @@ pub enum RunEnd<'a> {
     Ended(&'a RunReport),
     /// The run has left the engine without an outcome, for this reason. If it is stored, any process can resume it.
     Left(&'a RunError),
-}
-
-/// Returns the output or the error of an ended run.
-fn output_of(report: &RunReport) -> Result<Value, RunError> {
-    match &report.error {
-        None => Ok(report.output.clone()),
-        Some(error) => Err(error.clone()),
-    }
-}
-
-/// Returns the message about the end of a run that a firing has started.
-pub(crate) fn detached_ended(firing: FiringId, output: Result<Value, RunError>) -> Message {
-    Message::Supervisor(ToSupervisor::DetachedEnded { firing, output })
 }
 
 /// Address of a run. Messages are delivered in FIFO order. Consecutive events are batched into one message as long as no other

@@ -25,7 +25,7 @@ type Plan = Vec<Call>;
 #[derive(Clone, Debug)]
 enum Call {
     Look,
-    /// A workflow whose model has a plan.
+    /// A workflow with a model that executes a plan.
     Helper(Plan),
     /// `run_code` with these calls.
     Code(Join, Vec<Call>),
@@ -101,7 +101,7 @@ impl Call {
         json!({"name": name, "arguments": arguments})
     }
 
-    /// Returns true if each order of the results has the same outcome.
+    /// Returns true if the outcome does not depend on the order of the results.
     fn has_no_race(&self) -> bool {
         match self {
             Self::Look => true,

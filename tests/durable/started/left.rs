@@ -1,4 +1,4 @@
-//! A run that a trigger started leaves its engine before it has ended, and its starter continues.
+//! A run that a trigger started is removed from its engine before it has ended, and its starter continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::durable::triggers::asking;
 
 const CHILD: &str = "run-1-f1";
 
-/// Starts a run that starts another one. Both have asked a question, and are durable.
+/// Starts a run that starts another one. Both are durable and wait for an answer.
 fn both(engine: &Engine) -> (RunHandle, RunHandle) {
     engine.run("main").run_id(RUN).start().expect("starts");
     let (run, child) = (asking(engine, RUN), asking(engine, CHILD));
@@ -43,7 +43,7 @@ fn completes(run: &RunHandle, error: Option<&str>) {
     assert_eq!(firing.error.as_ref().map(|error| error.message.as_str()), error);
 }
 
-/// Resumes a run that has asked a question.
+/// Resumes a run that waits for an answer.
 fn resumed(engine: &Engine, run: &str) -> RunHandle {
     block_on(engine.resume(run).start()).expect("resumes")
 }
@@ -213,7 +213,7 @@ fn the_claim_on_a_run_stays_if_it_was_resumed_with_its_starter() {
     second.shutdown_blocking(Duration::ZERO);
 }
 
-/// The started run waits for a person, and leaves the closing engine before its starter.
+/// The closing engine releases the started run, which waits for a person, before its starter.
 #[test]
 fn a_shutdown_does_not_wait_for_the_end_of_a_started_run_that_has_left() {
     let mut main = asks("main", &["mine".to_owned()]);
@@ -239,7 +239,7 @@ fn a_shutdown_does_not_wait_for_the_end_of_a_started_run_that_has_left() {
     assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
 }
 
-/// Returns workflows in which `main` starts a run of `mine` after a node that waits for the gate, and then asks a question if it `asks`.
+/// Returns workflows in which `main` starts a run of `mine` after a node that waits for the gate. With `asks_later`, a question follows.
 fn gated(asks_later: bool) -> [Value; 2] {
     let mut main = asks("main", &["mine".to_owned()]);
     main["nodes"][1]["config"]["function"] = Value::from("held");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(super) const RUN: &str = "run-1";
 
-/// Returns a workflow that starts the workflows `starts` after its first node, then asks a question and returns the answer.
+/// Returns a workflow that starts the workflows `starts` after its first node, then waits for an answer and returns it.
 pub(super) fn asks(id: &str, starts: &[String]) -> Value {
     let trigger = |of: &String| {
         json!({"id": format!("starts-{of}"), "type": "EVENT",
@@ -30,7 +30,7 @@ pub(super) fn asks(id: &str, starts: &[String]) -> Value {
             {"from": "last", "to": "end"}]})
 }
 
-/// Returns an engine for a run of the workflow `main` that starts a run of `mine`. Both ask a question.
+/// Returns an engine for a run of the workflow `main` that starts a run of `mine`. Both have a question.
 fn pair() -> EngineBuilder {
     engine_of(&[asks("main", &["mine".to_owned()]), asks("mine", &[])])
 }

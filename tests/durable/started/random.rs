@@ -248,7 +248,7 @@ impl World {
     }
 
     /// Returns true if the start of a run and those of the runs that it starts are durable: a run without a start in the store is lost
-    /// at a release, and a firing that is on its way would be repeated by a resume in the same engine.
+    /// at a release, and a resume in one engine would repeat a firing that has not arrived yet.
     fn may_be_released(&self, run: usize) -> bool {
         let mut started = (0..self.runs.len()).filter(|other| *other == run || self.runs[*other].starter == Some(run));
         started.all(|other| self.is_stored(other))

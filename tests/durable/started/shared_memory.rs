@@ -141,7 +141,7 @@ impl Store for SharedMemory {
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {
-        // Held until the write is done, so that no other process claims the run meanwhile.
+        // Held until the write is done, so that no other process claims the run in between.
         let mut state = self.state();
         if state.killed.contains(&self.process) {
             return fails();

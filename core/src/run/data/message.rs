@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::doubt::UnresolvedEffect;
 use super::last_request::LastRequest;
+use super::report::RunReport;
 use super::session::SessionState;
 use super::summaries::SummaryWarning;
 use super::trigger::{CallNo, CallTarget, Firing, TriggerCall};
@@ -37,6 +38,19 @@ pub enum Message {
     Thread(ThreadNo, ToThread),
     /// Message to the conversation that this thread owns.
     Conversation(ThreadNo, ToConversation),
+}
+
+impl Message {
+    /// Returns the message to a run about the end of the run that a firing has started.
+    pub fn started_run_ended(firing: FiringId, output: Result<Value, RunError>) -> Self {
+        Self::Supervisor(ToSupervisor::DetachedEnded { firing, output })
+    }
+
+    /// Returns the message to a run about the report of the run that a firing has started.
+    pub fn started_run_reported(firing: FiringId, report: &RunReport) -> Self {
+        let error = report.error.clone();
+        Self::started_run_ended(firing, error.map_or_else(|| Ok(report.output.clone()), Err))
+    }
 }
 
 /// Identity of a timer.

@@ -206,7 +206,7 @@ async fn edited_definition(
     with_workflows(&present, workflows).map(Some)
 }
 
-/// Returns a definition with its workflows of the same ids replaced.
+/// Returns a definition in which the workflows with these ids are replaced.
 fn with_workflows(present: &str, workflows: Vec<Map<String, Value>>) -> Result<String, Problem> {
     let mut definition: Value = serde_json::from_str(present).unwrap_or_default();
     for (place, workflow) in workflows.into_iter().enumerate() {

@@ -342,7 +342,7 @@ async fn resume_children(
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
         let id = started_run_id(&run_id, firing);
-        // A run that a former resume of this run has started, and whose start is not in the store yet, would count as never started.
+        // A run that a former resume of this run has started would count as never started until its start is in the store.
         if let Some(child) = engine.find(&id) {
             // If it fails, the run has no start in the store, and the open firing reports that.
             drop(child.wait_durable().await);

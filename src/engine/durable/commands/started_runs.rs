@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use pirn_actors::engine::{OnEnd, StartedRunLeft};
-use pirn_core::run::{Message, RunReport, ToSupervisor};
+use pirn_core::run::Message;
 use pirn_core::thread::{FiringId, started_run_id};
 use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_store::{Run, StoreError, is_started, starter_of};
-use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::engine::durable::Durable;
@@ -22,7 +21,7 @@ pub(super) fn send_end(engine: &Engine, starter: &str, firing: FiringId) -> Resu
         let durable = of.durable()?;
         match (durable.store.claims(), durable.peers.find(&child)) {
             (Some(claims), _) => claims.ended(&child).await?,
-            // If the run leaves its engine, the one that resumes it notifies the starter.
+            // If the run is released, the engine that resumes it notifies the starter.
             (None, Some(run)) => drop(run.outcome.wait().await),
             (None, None) => {}
         }
@@ -42,7 +41,7 @@ pub(crate) fn follow_started(engine: &Engine, left: StartedRunLeft) -> Result<()
             None => false,
         };
         if !is_stored {
-            return Ok(Some(detached_ended(firing, Err(error))));
+            return Ok(Some(Message::started_run_ended(firing, Err(error))));
         }
         // Without claims, only this process can resume the run, and then notifies the starter.
         if let Some(claims) = durable.store.claims() {
@@ -74,7 +73,7 @@ fn notify_later(
             Err(error) => tracing::error!(%error, "a run was not notified of the end of a run that it started"),
         }
     };
-    // The wait is on the work runtime: it may last as long as the child run, and the caller's future may be dropped earlier.
+    // The wait is on the work runtime: it may last until the child run has ended, and the caller's future may be dropped earlier.
     let waiting = engine.shared().work(move |_| waiting.boxed());
     waiting.map(drop).map_err(ResumeError::Refused)
 }
@@ -122,7 +121,7 @@ pub(super) async fn end_of(
     match rebuilt.await {
         Ok(rebuilt) => {
             let report = rebuilt.open.report.as_ref();
-            Ok(report.map(|report| detached_ended(firing, output_of(report))))
+            Ok(report.map(|report| Message::started_run_reported(firing, report)))
         }
         // Only a person's cancellation ends such a run, and the run that started it continues with that failure.
         Err(error) if error.is_unreadable(child) => Ok(Some(cancelled(firing, &error))),
@@ -136,16 +135,5 @@ fn cancelled(firing: FiringId, error: &ResumeError) -> Message {
         RunErrorCode::Cancelled,
         format!("cancelled without its report: {error}"),
     );
-    detached_ended(firing, Err(error))
-}
-
-fn output_of(report: &RunReport) -> Result<Value, RunError> {
-    match &report.error {
-        None => Ok(report.output.clone()),
-        Some(error) => Err(error.clone()),
-    }
-}
-
-fn detached_ended(firing: FiringId, output: Result<Value, RunError>) -> Message {
-    Message::Supervisor(ToSupervisor::DetachedEnded { firing, output })
+    Message::started_run_ended(firing, Err(error))
 }

@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn the_newest_labelled_statements_precede_older_ones_of_their_length() {
         for budget in 20..300 {
-            // Every fifth one has the same section and the same length.
+            // Every fifth one has an equal section and length.
             let all = statements(15, LABELLED);
             let (kept, _) = kept(&all, budget, 50);
             for at in 0..10 {
