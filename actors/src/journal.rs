@@ -21,7 +21,8 @@ pub trait Journal: Send + Sync + 'static {
     /// Opens the journal of a new run over these workflows. Called on the run's own thread; must not block.
     fn begun(&self, begun: &RunStart, graphs: &Graphs) -> Box<dyn RunJournal>;
 
-    /// Stores the start of a run that no process executes yet, before all later inputs of other runs. The future waits until it is durable.
+    /// Stores the start of a run that no process executes yet. The store has the commit when this function returns; the future waits
+    /// until it is durable.
     ///
     /// # Errors
     /// Fails if the start cannot be serialized.

@@ -442,8 +442,8 @@ fn a_previous_run_is_cancelled_if_the_process_was_killed_before_it_cancelled_the
     assert!(status(&three).is_some(), "the schedule continues");
 }
 
-#[test]
-fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap() {
+/// Returns a store, and an engine that shares it with other processes and whose schedule has started one run.
+fn one_begun(begun: &str) -> (MemoryStore, Engine) {
     let store = MemoryStore::new();
     let shared = Shared {
         store: store.clone(),
@@ -451,8 +451,14 @@ fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap()
     };
     let engine = asking(shared, &Value::Null);
     live(&engine, "one");
-    let (begun, skipped) = ("t@1970-01-01T00:01:00+00:00", "t@1970-01-01T00:02:00+00:00");
     assert_eq!(runs_of(&store, "t"), [begun]);
+    (store, engine)
+}
+
+#[test]
+fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap() {
+    let (begun, skipped) = ("t@1970-01-01T00:01:00+00:00", "t@1970-01-01T00:02:00+00:00");
+    let (store, engine) = one_begun(begun);
     // The other process saw the end of the first run before the second time, and this one after it.
     let other = asking(store.clone(), &json!({"enabled": false}));
     other.run("work").run_id(skipped).start().expect("starts");
@@ -468,15 +474,8 @@ fn a_run_that_another_process_started_at_a_skipped_time_counts_for_the_overlap()
 
 #[test]
 fn a_run_that_has_left_its_process_counts_for_the_overlap_until_it_has_ended() {
-    let store = MemoryStore::new();
-    let shared = Shared {
-        store: store.clone(),
-        sent: Arc::default(),
-    };
-    let engine = asking(shared, &Value::Null);
-    live(&engine, "one");
     let begun = "t@1970-01-01T00:01:00+00:00";
-    assert_eq!(runs_of(&store, "t"), [begun]);
+    let (store, engine) = one_begun(begun);
     engine.find(begun).expect("is owned").release();
     live(&engine, "two");
     assert_eq!(runs_of(&store, "t"), [begun], "another process may execute it");

@@ -14,7 +14,9 @@ use pirn_models::ModelCatalog;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::CheckedFiles;
-use crate::engine::durable::{Definitions, Durable, Resources, StoreJournal, StoredSessions, follow_started};
+use crate::engine::durable::{
+    Definitions, Durable, Resources, StoreJournal, StoredSessions, follow_started, log_unsent,
+};
 use crate::engine::runtime::{EngineRuntime, process_seed};
 use crate::engine::{Engine, EventMemory, Names, STARTS_WITHIN, compiled, compiled_inline};
 
@@ -101,11 +103,7 @@ impl EngineBuilder {
             durable.peers.join(&engine.shared);
             let own = engine.downgrade();
             engine.shared.follow_started_with(Box::new(move |left| {
-                // An engine that stops has no run that waits.
-                let followed = own.upgrade().map(|engine| follow_started(&engine, left));
-                if let Some(Err(error)) = followed {
-                    tracing::error!(%error, "a run is not notified of the end of a run that it started");
-                }
+                log_unsent(own.upgrade().map(|engine| follow_started(&engine, left)));
             }));
         }
         if let Some(checked) = &checked {

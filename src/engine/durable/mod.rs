@@ -33,7 +33,7 @@ pub use commands::fork::ForkBuilder;
 pub use commands::migrate::{Difference, Migration};
 pub use commands::resume::ResumeBuilder;
 pub use commands::run_command::{CommandOutcome, RunCommand};
-pub(crate) use commands::started_runs::follow_started;
+pub(crate) use commands::started_runs::{follow_started, log_unsent};
 pub(crate) use doubt_question::AskDoubt;
 pub use doubt_question::{DoubtAnswer, DoubtQuestion};
 pub use inspect::explain::EXPLAIN_LINES;

@@ -131,6 +131,16 @@ fn a_run_that_is_released_and_resumed_in_one_process_stays_claimed() {
     engine.shutdown_blocking(Duration::ZERO);
 }
 
+/// Returns two processes of one store.
+fn two_processes() -> [(SharedMemory, Engine); 2] {
+    let first = SharedMemory::new(true);
+    let second = first.next_process();
+    [first, second].map(|store| {
+        let engine = pair().store(store.clone()).build().expect("builds");
+        (store, engine)
+    })
+}
+
 /// Executes the assignments of a process in another thread.
 fn works(engine: &Engine) -> std::thread::JoinHandle<()> {
     let engine = engine.clone();
@@ -139,10 +149,7 @@ fn works(engine: &Engine) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn a_started_run_that_another_process_takes_over_reports_to_its_starter() {
-    let first_store = SharedMemory::new(true);
-    let second_store = first_store.next_process();
-    let engine = |store: &SharedMemory| pair().store(store.clone()).build().expect("builds");
-    let (first, second) = (engine(&first_store), engine(&second_store));
+    let [(first_store, first), (second_store, second)] = two_processes();
     let workers = [works(&first), works(&second)];
     let (run, child) = both(&first);
     second_store.take(CHILD);
@@ -163,10 +170,7 @@ fn a_started_run_that_another_process_takes_over_reports_to_its_starter() {
 /// A worker that takes over both runs resumes the started one with its starter, and may be assigned it before that.
 #[test]
 fn the_claim_on_a_run_stays_if_it_was_resumed_with_its_starter() {
-    let first_store = SharedMemory::new(true);
-    let second_store = first_store.next_process();
-    let engine = |store: &SharedMemory| pair().store(store.clone()).build().expect("builds");
-    let (first, second) = (engine(&first_store), engine(&second_store));
+    let [(first_store, first), (second_store, second)] = two_processes();
     both(&first);
     first_store.kill();
     first.shutdown_blocking(Duration::ZERO);

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::tree::{Origin, ThreadLookup};
 use crate::run::ThreadNo;
 
-/// Number of started agents, by the first thread of the submitted workflow. The first thread of a called workflow has 1 after the agent
-/// that counts together with its call.
+/// Number of started agents, by the first thread of the submitted workflow. The first thread of a called workflow has the number 1 once
+/// the agent that counts together with its call has started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::run) struct AgentCounts(BTreeMap<ThreadNo, u64>);
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::RunBuilder;
-use crate::engine::durable::records::journal::{beginning, start_of};
+use crate::engine::durable::records::journal::unowned_start;
 use crate::engine::durable::resume_error::ResumeError;
 
 impl RunBuilder {
@@ -40,9 +40,7 @@ impl RunBuilder {
             .shared()
             .begin_elsewhere(Arc::clone(&self.run_id), self.request);
         let (begun, graphs) = begins.await.map_err(ResumeError::Refused)?;
-        let missing = durable.missing(&graphs, &begun.seed.graph.workflow_id);
-        let start = beginning(&begun, &missing).map_err(ResumeError::Refused)?;
-        let commit = start_of(&begun, durable.definitions.of(&graphs), start);
+        let commit = unowned_start(&durable, &begun, &graphs).map_err(ResumeError::Refused)?;
         durable.store.commit(commit).await?;
         Ok(self.run_id)
     }

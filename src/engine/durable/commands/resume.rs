@@ -11,12 +11,12 @@ use pirn_core::run::{AnswerRefused, Control, Message, ToSupervisor};
 use pirn_core::thread::{FiringId, Interaction, started_run_id};
 use pirn_definition::definition::SourceFile;
 use pirn_definition::event_type::EventType;
-use pirn_store::{StoreError, is_started};
+use pirn_store::StoreError;
 use serde_json::Value;
 
 use super::doubts::{give_up_calls, settle};
 use super::migrate::{Migration, check};
-use super::started_runs::{end_of, report_to_starter, send_end};
+use super::started_runs::{end_of, log_unsent, report_to_starter, send_end, stored_child};
 use crate::engine::durable::Durable;
 use crate::engine::durable::claim::Claim;
 use crate::engine::durable::records::journal::StoredRun;
@@ -253,20 +253,23 @@ async fn resume_locked(
         claim.goes_on();
     }
     let journal = StoredRun::after((durable, claim), &stored.run, &rebuilt, has_left);
-    let to_starter = report_to_starter(durable, &stored.run).await?;
-    let resumed = Resumed {
-        rebuilt,
-        inputs,
-        journal: Box::new(journal),
-    };
     let Subscribers {
         mut subscriptions,
         answers,
         on_end,
     } = subscribers;
+    let on_end = match on_end {
+        Some(on_end) => Some(on_end),
+        None => report_to_starter(durable, &stored.run).await?,
+    };
+    let resumed = Resumed {
+        rebuilt,
+        inputs,
+        journal: Box::new(journal),
+    };
     subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
     let (started, admitted) = shared
-        .admit_resumed(resumed, subscriptions, on_end.or(to_starter))
+        .admit_resumed(resumed, subscriptions, on_end)
         .map_err(ResumeError::Refused)?;
     if let Some(answers) = answers {
         answers.of_run(&started);
@@ -348,12 +351,9 @@ async fn resume_children(
             drop(child.wait_durable().await);
         }
         // The child run was never started: the open firing starts it as usual, and fails if a user has a run of that id.
-        let Some(child) = durable.store.run(&id).await? else {
+        let Some(child) = stored_child(durable, &id).await? else {
             continue;
         };
-        if !is_started(&*durable.store, &child).await? {
-            continue;
-        }
         // Removed, so that the resumed parent does not start the run a second time.
         rebuilt.open.runs.remove(&firing);
         if child.status.is_final() {
@@ -364,10 +364,8 @@ async fn resume_children(
         // The callback of the process before is gone, so the child gets a new one.
         let on_end: OnEnd = Box::new(move |end| {
             // The child may end before this run is registered.
-            if !shared.started_run_ended(&parent, firing, end)
-                && let Some(Err(error)) = own.upgrade().map(|engine| send_end(&engine, &parent, firing))
-            {
-                tracing::error!(%error, "a run is not notified of the end of a run that it started");
+            if !shared.started_run_ended(&parent, firing, end) {
+                log_unsent(own.upgrade().map(|engine| send_end(&engine, &parent, firing)));
             }
         });
         let subscribers = Subscribers {

@@ -35,12 +35,7 @@ pub(crate) fn follow_started(engine: &Engine, left: StartedRunLeft) -> Result<()
     let (of, child) = (engine.clone(), started_run_id(&starter, firing));
     notify_later(engine, &starter, async move {
         let durable = of.durable()?;
-        let run = durable.store.run(&child).await?;
-        let is_stored = match &run {
-            Some(run) => is_started(&*durable.store, run).await?,
-            None => false,
-        };
-        if !is_stored {
+        if stored_child(&durable, &child).await?.is_none() {
             return Ok(Some(Message::started_run_ended(firing, Err(error))));
         }
         // Without claims, only this process can resume the run, and then notifies the starter.
@@ -49,6 +44,21 @@ pub(crate) fn follow_started(engine: &Engine, left: StartedRunLeft) -> Result<()
         }
         end_of(&of, &durable, firing, &child).await
     })
+}
+
+/// Returns the run of this id from the store, if a trigger started it.
+pub(super) async fn stored_child(durable: &Durable, id: &str) -> Result<Option<Run>, StoreError> {
+    match durable.store.run(id).await? {
+        Some(run) if is_started(&*durable.store, &run).await? => Ok(Some(run)),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Logs the error of a notification that a callback requests. Without an engine, no run waits for it.
+pub(crate) fn log_unsent(sent: Option<Result<(), ResumeError>>) {
+    if let Some(Err(error)) = sent {
+        tracing::error!(%error, "a run is not notified of the end of a run that it started");
+    }
 }
 
 /// Sends a run of this engine the message that the future returns.
@@ -70,7 +80,7 @@ fn notify_later(
                 shared.tell(&starter, ended);
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(%error, "a run was not notified of the end of a run that it started"),
+            Err(error) => log_unsent(Some(Err(error))),
         }
     };
     // The wait is on the work runtime: it may last until the child run has ended, and the caller's future may be dropped earlier.

@@ -50,12 +50,7 @@ impl Journal for StoreJournal {
     }
 
     fn put(&self, begun: &RunStart, graphs: &Graphs) -> Result<JournalFlush, RunError> {
-        let missing = self.0.missing(graphs, &begun.seed.graph.workflow_id);
-        let start = beginning(begun, &missing)?;
-        let stored = self
-            .0
-            .store
-            .commit(start_of(begun, self.0.definitions.of(graphs), start));
+        let stored = self.0.store.commit(unowned_start(&self.0, begun, graphs)?);
         let stored = stored.map(|stored| stored.map(drop).map_err(|error| run_error(&error)));
         Ok(stored.boxed())
     }
@@ -91,6 +86,20 @@ pub(in crate::engine::durable) fn beginning(begun: &RunStart, missing: &[String]
     // The missing names are stored, so that a resume only refuses names that have become unavailable since.
     let text = serde_json::to_string(&RunStartRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
     Ok(Content::new(text))
+}
+
+/// Returns the first commit of a run that is stored before a process executes it.
+///
+/// # Errors
+/// Fails if the start record cannot be serialised.
+pub(in crate::engine::durable) fn unowned_start(
+    durable: &Durable,
+    begun: &RunStart,
+    graphs: &Graphs,
+) -> Result<Commit, RunError> {
+    let missing = durable.missing(graphs, &begun.seed.graph.workflow_id);
+    let start = beginning(begun, &missing)?;
+    Ok(start_of(begun, durable.definitions.of(graphs), start))
 }
 
 /// Returns the first commit of a run: its definition and its start record.

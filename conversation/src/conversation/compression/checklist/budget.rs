@@ -18,9 +18,9 @@ const LEAST: u64 = 128;
 const LEAST_SUMMARY: u64 = 48;
 /// Number of the newest labelled statements of a section that are compared with each other.
 const MOST_TOPICS: usize = 100;
-/// Number of messages with as many digits as are reserved.
+/// Number of messages for which the text reserves digits.
 const MOST_DIGITS: u64 = 9_999;
-/// Minimum number of tokens of a line of any use.
+/// Minimum number of tokens of a line.
 const LEAST_LINE: u64 = 4;
 /// Part of the budget that a summary uses before statements without a label: one fourth.
 const SUMMARY_PART: u64 = 4;
