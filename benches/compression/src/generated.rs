@@ -37,6 +37,31 @@ pub(crate) struct Planted {
     pub(crate) text: String,
     /// Sentence that a correction replaced.
     pub(crate) stale: Option<String>,
+    /// Start of the sentence, which a model completes with `answer`.
+    pub(crate) question: String,
+    /// A number: the value, or the digits of the id if the sentence has no value.
+    pub(crate) answer: String,
+}
+
+impl Planted {
+    fn new(kind: Kind, template: &str, id: &str, number: u64) -> Self {
+        let number = number.to_string();
+        let (question, answer) = match (template.split_once('#'), id.split_once('-')) {
+            (Some((start, _)), _) => (start.replace("{}", id), number.as_str()),
+            (None, Some((letters, digits))) => {
+                let start = template.split("{}").next().unwrap_or_default();
+                (format!("{start}{letters}-"), digits)
+            }
+            (None, None) => unreachable!("an id has a hyphen"),
+        };
+        Self {
+            kind,
+            text: template.replace("{}", id).replace('#', &number),
+            stale: None,
+            question: question.trim_end().to_owned(),
+            answer: answer.to_owned(),
+        }
+    }
 }
 
 /// A conversation by rounds.
@@ -154,10 +179,6 @@ impl Numbers {
     }
 }
 
-fn filled(template: &str, id: &str, number: u64) -> String {
-    template.replace("{}", id).replace('#', &number.to_string())
-}
-
 /// Generates a conversation. Each round plants statements at random positions between other questions and answers, which have up to
 /// `most` sentences.
 pub(crate) fn conversation(seed: u64, most: u64) -> Conversation {
@@ -177,12 +198,9 @@ pub(crate) fn conversation(seed: u64, most: u64) -> Conversation {
             said.push((Role::Assistant, answer.join(" ")));
         }
         let mut plant = |kind, template: &str, numbers: &mut Numbers| {
-            let text = filled(template, &numbers.id(), 10 + numbers.next(80));
-            planted.push(Planted {
-                kind,
-                text: text.clone(),
-                stale: None,
-            });
+            let one = Planted::new(kind, template, &numbers.id(), 10 + numbers.next(80));
+            let text = one.text.clone();
+            planted.push(one);
             let is_claim = kind == Kind::Claim;
             let pairs = said.len() / 2;
             let pair = usize::try_from(numbers.next(pairs as u64)).unwrap_or_default();
@@ -207,17 +225,19 @@ pub(crate) fn conversation(seed: u64, most: u64) -> Conversation {
                 .split_whitespace()
                 .find(|word| word.contains('-'))
                 .unwrap_or_default();
-            let new = filled(language.corrected, id.trim_end_matches('.'), 100 + numbers.next(80));
-            said.push((Role::User, new.clone()));
-            one.stale = Some(std::mem::replace(&mut one.text, new));
+            let new = Planted::new(
+                Kind::Correction,
+                language.corrected,
+                id.trim_end_matches('.'),
+                100 + numbers.next(80),
+            );
+            said.push((Role::User, new.text.clone()));
+            one.stale = Some(std::mem::replace(&mut one.text, new.text));
+            one.answer = new.answer;
         } else {
-            let text = filled(language.price, &numbers.id(), 10 + numbers.next(80));
-            said.push((Role::User, text.clone()));
-            planted.push(Planted {
-                kind: Kind::Correction,
-                text,
-                stale: None,
-            });
+            let one = Planted::new(Kind::Correction, language.price, &numbers.id(), 10 + numbers.next(80));
+            said.push((Role::User, one.text.clone()));
+            planted.push(one);
         }
         said.push((Role::Assistant, language.answer.to_owned()));
         let system = (round == 0).then(|| Message::new(Role::System, system));

@@ -2,6 +2,9 @@
 //!
 //! `cargo run --profile dist -p pirn-benches-compression` prints a Markdown table; `-- time` prints the time of one compression of
 //! 10,000 messages. No model is called: the summaries are extractive, or one that mentions no statement.
+//!
+//! `-- contexts N` prints what the strategies retain of N conversations, with questions about it, as JSON lines for
+//! `examples/real-model/questions`, which lets a model answer them.
 
 mod generated;
 
@@ -23,6 +26,9 @@ const CONVERSATIONS: u64 = 200;
 /// Maximum number of sentences of an answer in the study.
 const SENTENCES: u64 = 12;
 
+/// Number of questions about the statements of a kind.
+const QUESTIONS: usize = 2;
+
 /// Number of messages and of measurements of `time`.
 const MESSAGES: usize = 10_000;
 const MEASUREMENTS: usize = 31;
@@ -31,10 +37,13 @@ const MEASUREMENTS: usize = 31;
 const PRICES: (f64, f64) = (3.0, 0.3);
 
 fn main() {
-    if std::env::args().nth(1).is_some_and(|word| word == "time") {
-        time();
-    } else {
-        study();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => study(),
+        ["time"] => time(),
+        ["contexts", count] => contexts(count.parse().expect("a number of conversations")),
+        _ => panic!("unknown arguments: expected none, `time`, or `contexts N`"),
     }
 }
 
@@ -192,8 +201,39 @@ fn study() {
     }
 }
 
+/// Prints the messages that each strategy retains of each conversation, and questions about them.
+fn contexts(count: u64) {
+    for seed in 0..count {
+        let conversation = conversation(seed, SENTENCES);
+        let questions: Vec<Value> = Kind::ALL
+            .iter()
+            .flat_map(|kind| {
+                // A value that was not corrected is a fact.
+                let is_asked = |one: &&Planted| one.kind == *kind && (*kind != Kind::Correction || one.stale.is_some());
+                let of_kind: Vec<&Planted> = conversation.planted.iter().filter(is_asked).collect();
+                // The conversations ask about different rounds.
+                let first = usize::try_from(seed).unwrap_or_default() % of_kind.len();
+                let asked = of_kind.into_iter().cycle().skip(first).take(QUESTIONS);
+                asked.map(|one| json!({"kind": format!("{:?}", one.kind), "start": one.question, "answer": one.answer}))
+            })
+            .collect();
+        for (name, config, summary) in strategies() {
+            let messages = play(&conversation, (&config, summary), &mut Sums::default());
+            let messages: Vec<Value> = messages
+                .iter()
+                .map(|message| json!({"role": message.role, "content": message.content}))
+                .collect();
+            println!(
+                "{}",
+                json!({"strategy": name, "messages": messages, "questions": questions})
+            );
+        }
+    }
+}
+
 /// Sends a request for each question of a conversation, compresses after each round, and looks for the planted statements at the end.
-fn play(conversation: &Conversation, (config, summary): (&Value, Summary), sums: &mut Sums) {
+/// Returns the remaining messages.
+fn play(conversation: &Conversation, (config, summary): (&Value, Summary), sums: &mut Sums) -> Vec<Arc<Message>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     let mut before: Vec<Arc<Message>> = Vec::new();
     for round in &conversation.rounds {
@@ -221,6 +261,7 @@ fn play(conversation: &Conversation, (config, summary): (&Value, Summary), sums:
     for one in &conversation.planted {
         count(one, &lines, sums);
     }
+    messages
 }
 
 fn count(one: &Planted, lines: &[(Role, &str)], sums: &mut Sums) {

