@@ -441,15 +441,20 @@ impl TriggerMatcherActor {
         let _: Result<(), RunEnded> = self.tell_run(watcher, &event, message);
     }
 
-    /// Sends a firing's action to the event's run.
+    /// Sends a firing's action to the event's run. A run that was resumed since matches its events itself, and receives none.
     fn tell_run(&self, watcher: WatchingTrigger, event: &Event, message: SupervisorMsg) -> Result<(), RunEnded> {
+        let Some(run) = self.interest.run(&event.run_id) else {
+            let run_id = event.run_id.to_string();
+            return Err(RunEnded { run_id });
+        };
         // A durable run records the firing together with its action.
         let message = if self.ports.is_durable() {
             self.triggered(watcher, event, Some(Box::new(message)))
         } else {
             message
         };
-        self.engine.tell_run(&event.run_id, message)
+        run.do_send(message);
+        Ok(())
     }
 
     /// Makes the event's durable run execute a call. A missing run continues in another process, together with its triggers.
@@ -474,11 +479,10 @@ impl TriggerMatcherActor {
 
     /// Records a firing whose action does not involve the event's run.
     fn note_fired(&self, watcher: WatchingTrigger, event: &Event) {
-        if self.ports.is_durable() {
-            // An ended run records nothing; the error is ignored.
-            let _: Result<(), RunEnded> = self
-                .engine
-                .tell_run(&event.run_id, self.triggered(watcher, event, None));
+        if self.ports.is_durable()
+            && let Some(run) = self.interest.run(&event.run_id)
+        {
+            run.do_send(self.triggered(watcher, event, None));
         }
     }
 
@@ -669,8 +673,8 @@ impl TriggerMatcherActor {
         };
         let (bus, id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
         let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
-        let assignment = Assignment::new(trigger, event, variable_name, value, refused);
-        // If the run has ended, the message is dropped, and dropping its answer reports the refusal.
+        let assignment = Assignment::new(trigger, event, variable_name, value, (self.ports.is_durable(), refused));
+        // If the run has ended, the message is dropped, and the drop of its answer reports the refusal.
         let _: Result<(), RunEnded> = self.tell_run(watcher, event, assignment.in_scope(*scope));
     }
 

@@ -57,7 +57,7 @@ impl Local {
         );
         let matcher_mail = (local.matcher.clone(), matcher_mail);
         let (ports, handle, gone) = (Arc::clone(&engine.ports), engine.handle(), bus.clone());
-        let (keeps_runs, handle_of_bus) = (engine.ports.is_durable(), engine.handle());
+        let keeps_runs = engine.ports.is_durable();
         let (own_host, host_after) = (host.clone(), host.clone());
         let (interest_after, backlog_after) = heard_by.clone();
         start_contained_with(
@@ -82,7 +82,7 @@ impl Local {
             host,
             move |context| {
                 let heard_by = (interest, backlog);
-                EventBusActor::new((handle_of_bus, keeps_runs), heard_by, bus, matcher, bus_mail, context)
+                EventBusActor::new(keeps_runs, heard_by, bus, matcher, bus_mail, context)
             },
             move |exit| {
                 // `try_with`, because the thread-local may be destroyed already when the host ends together with its thread.

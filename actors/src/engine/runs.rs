@@ -32,6 +32,8 @@ impl Runs {
 
     /// Removes a run. A later run with this id stays.
     pub(super) fn forget(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {
+        // First: afterwards a later run may have the id.
+        run.leaves();
         self.0.remove_if(run_id, |_, known| Arc::ptr_eq(known, run));
     }
 

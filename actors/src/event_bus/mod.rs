@@ -27,7 +27,6 @@ use crate::backlog::Backlog;
 use crate::protocol::bus::{
     ArbiterSubscriptions, BusMsg, BusSender, EndedRun, Quiesce, ResumedEvents, Source, Subscriber,
 };
-use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::SupervisorMsg;
@@ -36,7 +35,6 @@ use crate::protocol::supervisor::SupervisorMsg;
 const TOGETHER: usize = 16;
 
 pub(crate) struct EventBusActor {
-    engine: Arc<dyn EngineHandle>,
     /// True if the engine's runs are durable.
     keeps_runs: bool,
     interest: Rc<ArbiterSubscriptions>,
@@ -55,7 +53,7 @@ pub(crate) struct EventBusActor {
 
 impl EventBusActor {
     pub(crate) fn new(
-        (engine, keeps_runs): (Arc<dyn EngineHandle>, bool),
+        keeps_runs: bool,
         (interest, backlog): (Rc<ArbiterSubscriptions>, Rc<Backlog>),
         bus: BusSender,
         matcher: MatcherSender,
@@ -64,7 +62,6 @@ impl EventBusActor {
     ) -> Self {
         context.add_stream(mail);
         Self {
-            engine,
             keeps_runs,
             interest,
             backlog,
@@ -159,8 +156,8 @@ impl EventBusActor {
                 event: event.clone(),
             };
             let told = Message::Supervisor(ToSupervisor::FollowUp(Box::new(follow_up)));
-            if self.engine.tell_run(&source.run_id, SupervisorMsg::Tell(told)).is_ok() {
-                return;
+            if let Some(run) = self.interest.run(&source.run_id) {
+                return run.do_send(SupervisorMsg::Tell(told));
             }
             // The run is gone, so the event cannot be recorded and is dropped.
         } else if !self.is_heard(&source.run_id, event.event_type) {

@@ -400,6 +400,9 @@ impl Actors {
         let mut effects = Vec::new();
         let machine = RunMachine::new(begun.at, begun.seed, &mut ActorEnvironment::of(run), &mut effects);
         let mut actors = Self::of(machine, supervisor, effects, run.is_durable());
+        if let Some(pending_durability) = &mut actors.pending_durability {
+            pending_durability.is_unwritten = true;
+        }
         actors.perform(now, run, inbox);
         actors
     }
@@ -552,13 +555,22 @@ impl Actors {
     }
 
     /// Ends the run in this process for a shutdown. Waits for a commit in flight: the commit may end the run, and another process
-    /// must not read the store before the outcome is known.
-    fn shut_down(&mut self, run: &Rc<RunContext>) {
+    /// must not read the store before the outcome is known. Returns the panic message if the supervisor panicked.
+    fn shut_down(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
         let is_over = self.supervisor.is_over();
-        let pending_durability = self.pending_durability.as_mut().filter(|_| !is_over);
-        if !pending_durability.is_some_and(|pending_durability| pending_durability.leave()) {
+        let Some(pending_durability) = self.pending_durability.as_mut().filter(|_| !is_over) else {
             self.stop(shut_down(), run);
+            return Ok(());
+        };
+        let is_unwritten = pending_durability.is_unwritten;
+        if !pending_durability.leave() {
+            self.stop(shut_down(), run);
+        } else if is_unwritten {
+            // No process could resume a run without a stored start, and a run that has started it would count it as failed.
+            self.acknowledge(run, Box::new(|_| ()));
+            return self.keep(run.now(), run, inbox);
         }
+        Ok(())
     }
 
     /// Executes the effects that waited for the journal up to `step`. Returns the panic message if the supervisor panicked.
@@ -636,7 +648,11 @@ impl Actors {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             // Unwinds in the actor's handler, where the panic is contained and reported.
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
-            SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
+            SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => {
+                if let Err(lost) = self.shut_down(run, inbox) {
+                    std::panic::resume_unwind(Box::new(lost));
+                }
+            }
             SupervisorMsg::Closing => run.close(),
             SupervisorMsg::KeepTriggers(workflow) => run.keep_triggers(Some(&workflow)),
             SupervisorMsg::StartedRunLeft { firing, error } => self.started_run_left(firing, error, run),

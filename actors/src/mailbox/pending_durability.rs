@@ -16,6 +16,8 @@ pub(crate) struct PendingDurability {
     acknowledgements: Acknowledgements,
     /// Last step for which a journal write was requested.
     asked: Option<u64>,
+    /// The run is new, and its start was not requested to be written yet.
+    pub(crate) is_unwritten: bool,
     /// Timer that parks the run after its quiet period.
     pub(crate) parking: Option<TimerHandle>,
     /// Messages for a run that ends in this process as soon as no commit is in flight. None if no end was requested.
@@ -34,7 +36,11 @@ impl PendingDurability {
     /// Records a request to write the steps up to this one. Returns false if nothing waits for them, or if it was requested
     /// before.
     pub(crate) fn asks(&mut self, step: u64) -> bool {
-        self.is_awaited() && self.asked.replace(step) != Some(step)
+        if !self.is_awaited() {
+            return false;
+        }
+        self.is_unwritten = false;
+        self.asked.replace(step) != Some(step)
     }
 
     /// True if nothing waits and the run is durable up to this step.
@@ -47,9 +53,10 @@ impl PendingDurability {
         self.effects.waits() || !self.acknowledgements.is_empty()
     }
 
-    /// Requests the end of the run in this process once no commit is in flight. Returns false if none is in flight now.
+    /// Requests the end of the run in this process once no commit is in flight. Returns false if none is in flight now, and none is
+    /// needed for the start of the run.
     pub(crate) fn leave(&mut self) -> bool {
-        let is_under_way = self.is_being_kept();
+        let is_under_way = self.is_being_kept() || self.is_unwritten;
         if is_under_way {
             // A repeated request must not discard the messages that wait since the first.
             self.leaving.get_or_insert_default();

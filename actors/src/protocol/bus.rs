@@ -108,6 +108,8 @@ struct RunGenerations {
     known: u32,
     /// Number of tracked runs that have ended.
     ended: u32,
+    /// The run that was tracked last.
+    last: Option<Arc<SupervisorHandle>>,
     /// Runs of this id that start once the bus has handled the ends of their predecessors.
     waiting: Vec<Arc<SupervisorHandle>>,
 }
@@ -288,8 +290,19 @@ impl ArbiterSubscriptions {
     }
 
     /// Counts a run of which the bus is about to receive its first message.
-    pub(crate) fn opens(&self, run_id: &Arc<str>) {
-        self.lives.borrow_mut().entry(Arc::clone(run_id)).or_default().known += 1;
+    pub(crate) fn opens(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {
+        let mut all = self.lives.borrow_mut();
+        let lives = all.entry(Arc::clone(run_id)).or_default();
+        lives.known += 1;
+        lives.last = Some(Arc::clone(run));
+    }
+
+    /// Returns the run of this id whose events the bus and the matcher of this arbiter receive; `None` after it has left its engine.
+    pub(crate) fn run(&self, run_id: &Arc<str>) -> Option<Arc<SupervisorHandle>> {
+        // Not found by its id in the engine: that may be a later run, which was resumed on this or another arbiter and matches the
+        // events of its journal itself.
+        let lives = self.lives.borrow();
+        lives.get(run_id)?.last.clone().filter(|run| !run.has_left())
     }
 
     /// Counts a run of which the bus is about to receive the end.
@@ -489,7 +502,7 @@ mod tests {
         let (run, other) = (Arc::from("r"), Arc::from("other"));
         let (first, second) = (supervisor(), supervisor());
         assert!(!interest.holds_start(&run, &first));
-        interest.opens(&run);
+        interest.opens(&run, &first);
         assert!(!interest.have_all_ended(&run));
         interest.ends(&run);
         assert!(interest.have_all_ended(&run));
@@ -506,12 +519,28 @@ mod tests {
     fn the_end_of_a_run_does_not_close_a_later_run_with_its_id_on_the_bus() {
         let interest = ArbiterSubscriptions::new();
         let run = Arc::from("r");
-        interest.opens(&run);
-        interest.opens(&run);
+        let (first, second) = (supervisor(), supervisor());
+        interest.opens(&run, &first);
+        interest.opens(&run, &second);
         interest.ends(&run);
         assert!(!interest.have_all_ended(&run));
         assert!(!interest.closed(&run), "another one is registered");
         interest.ends(&run);
         assert!(interest.closed(&run));
+    }
+
+    #[test]
+    fn a_run_that_has_left_its_engine_is_not_found() {
+        let interest = ArbiterSubscriptions::new();
+        let (run, first, second) = (Arc::from("r"), supervisor(), supervisor());
+        assert!(interest.run(&run).is_none());
+        interest.opens(&run, &first);
+        assert!(interest.run(&run).is_some_and(|found| Arc::ptr_eq(&found, &first)));
+        first.leaves();
+        assert!(interest.run(&run).is_none());
+        interest.ends(&run);
+        assert!(interest.closed(&run));
+        interest.opens(&run, &second);
+        assert!(interest.run(&run).is_some_and(|found| Arc::ptr_eq(&found, &second)));
     }
 }

@@ -1,6 +1,6 @@
 //! External messages to a run, and the handle that sends them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
@@ -146,16 +146,18 @@ impl SupervisorMsg {
                 None => ToSupervisor::FollowUp(unknown),
             },
             Self::Assign { scope, assignment } => {
-                // Without such a thread, the drop of the assignment reports the refusal (`taken`).
-                let thread = machine.thread_of(&assignment.thread_id)?;
                 let Assignment {
                     trigger_id,
                     name,
                     value,
                     trigger_depth,
                     taken,
-                    thread_id: _,
+                    thread_id,
                 } = *assignment;
+                let Some(thread) = machine.thread_of(&thread_id) else {
+                    taken.give(Err(thread_has_ended(&name)));
+                    return None;
+                };
                 // From here on the run itself reports a failure.
                 taken.give(Ok(()));
                 ToSupervisor::Assign(Box::new(pirn_core::run::Assignment {
@@ -224,6 +226,8 @@ pub(crate) struct SupervisorHandle {
     metadata: Option<Arc<Map<String, Value>>>,
     /// Time when the run began, in milliseconds since the Unix epoch; `u64::MAX` before, and for a resumed run.
     began_at: AtomicU64,
+    /// The engine has removed the run.
+    has_left: AtomicBool,
     /// Resolve with the run's outcome, and once the run and everything that it started have ended.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
@@ -241,6 +245,7 @@ impl SupervisorHandle {
             raised: OnceLock::new(),
             metadata,
             began_at: AtomicU64::new(u64::MAX),
+            has_left: AtomicBool::new(false),
             ends,
         }
     }
@@ -253,6 +258,16 @@ impl SupervisorHandle {
     /// Time when the run began; `None` before, and for a resumed run.
     pub(crate) fn began_at(&self) -> Option<Millis> {
         Some(self.began_at.load(Ordering::Relaxed)).filter(|at| *at != u64::MAX)
+    }
+
+    /// Marks the run as removed from its engine.
+    pub(crate) fn leaves(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the engine has removed the run, which has ended or left. Exact on the run's own thread, which removes it.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 
     /// Metadata from the caller that started the run.
@@ -373,13 +388,13 @@ pub(crate) struct Assignment {
 
 impl Assignment {
     /// The assignment of `trigger` on `event`. `refused` is called with the reason if the assignment fails, also if the run is
-    /// gone.
+    /// gone. A durable run that is gone matches the event again once it is resumed, so that nothing has failed.
     pub(crate) fn new(
         trigger: &TriggerDefinition,
         event: &Event,
         name: &str,
         value: Arc<Value>,
-        refused: impl FnOnce(&RunError) + Send + 'static,
+        (is_durable, refused): (bool, impl FnOnce(&RunError) + Send + 'static),
     ) -> Self {
         let name: Arc<str> = name.into();
         let lost = Arc::clone(&name);
@@ -392,10 +407,8 @@ impl Assignment {
             taken: Answer::new(move |taken: Result<Result<(), RunError>, Lost>| match taken {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => refused(&error),
-                Err(Lost) => {
-                    let message = format!("the thread that was to have variable {lost} has ended");
-                    refused(&RunError::new(RunErrorCode::Cancelled, message));
-                }
+                Err(Lost) if is_durable => {}
+                Err(Lost) => refused(&thread_has_ended(&lost)),
             }),
         }
     }
@@ -404,4 +417,10 @@ impl Assignment {
         let assignment = Box::new(self);
         SupervisorMsg::Assign { scope, assignment }
     }
+}
+
+/// The error of an assignment to an ended thread.
+fn thread_has_ended(name: &str) -> RunError {
+    let message = format!("the thread that was to have variable {name} has ended");
+    RunError::new(RunErrorCode::Cancelled, message)
 }

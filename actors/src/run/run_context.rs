@@ -364,7 +364,7 @@ impl RunContext {
 
     fn enter_bus(&self) {
         if !self.is_on_bus.replace(true) {
-            self.interest.opens(&self.run_id);
+            self.interest.opens(&self.run_id, &self.supervisor);
         }
     }
 

@@ -101,6 +101,27 @@ fn a_run_is_resumed_after_a_run_that_it_started() {
     second.shutdown_blocking(Duration::ZERO);
 }
 
+#[test]
+fn a_started_run_that_is_released_before_its_first_step_is_stored() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let engine = pair().shared_store(Arc::clone(&store)).build().expect("builds");
+    engine.watch_started(1, || Some(|run: RunHandle, _: &str, _| run.release()));
+    let run = engine.run("main").run_id(RUN).start().expect("starts");
+    asking(&engine, RUN);
+    let is_stored = || block_on(store.run(CHILD)).expect("is read").is_some();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_stored() || engine.find(CHILD).is_some() {
+        assert!(Instant::now() < until, "{CHILD} is lost");
+        std::thread::yield_now();
+    }
+    resumed(&engine, CHILD);
+    let child = asking(&engine, CHILD);
+    assert!(answer(&child, "child"));
+    assert_eq!(child.outcome_blocking().status, ThreadStatus::Completed);
+    completes(&run, None);
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
 /// Waits until the run has recorded the end of the run that it started.
 fn until_fired(engine: &Engine) {
     let until = Instant::now() + Duration::from_secs(20);

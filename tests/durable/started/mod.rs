@@ -4,6 +4,7 @@
 //! `tests/cluster`.
 #![allow(clippy::disallowed_methods, reason = "the engines run in real time")]
 
+mod again;
 mod left;
 mod random;
 mod shared_memory;
