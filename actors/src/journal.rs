@@ -73,6 +73,11 @@ pub trait RunJournal: Send {
         false
     }
 
+    /// True if the run waits only for its turn in its session.
+    fn waits_for_session(&self) -> bool {
+        false
+    }
+
     /// Reads the run's start and inputs. Called only after [`Self::parks_after`] returned a value, and once all inputs are
     /// durable.
     fn read(&self, _graphs: &Graphs) -> JournalRead {

@@ -14,7 +14,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
 use pirn_definition::Millis;
 use pirn_definition::definition::{Pinned, ToolDefinition};
-use pirn_definition::error::RunError;
+use pirn_definition::error::{RunError, RunErrorCode};
 use pirn_definition::graph::Graph;
 use pirn_sync::{Permit, Setter};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::answer::Answer;
 use crate::host::{ArbiterLease, AwaitKind, Host, Label, Observation, TimerHandle};
 use crate::protocol::bus::{BusMsg, TriggerLimit};
-use crate::protocol::engine::{DetachedRun, OnEnd};
+use crate::protocol::engine::{DetachedRun, OnEnd, RunEnded};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::{RunEnd, SupervisorMsg};
 use crate::run::rebuilt_run::Resumed;
@@ -258,9 +258,15 @@ impl SupervisorActor {
             return run.supervisor.do_send(tell(empty));
         };
         let (waiting, supervisor) = (seat.turn(run.host.clone(), tokenizer), Arc::clone(&run.supervisor));
+        let engine = Arc::clone(run.engine());
         let told = async move {
-            if let Some(turn) = waiting.await {
-                supervisor.do_send(tell(sessions::told(turn)));
+            match waiting.await {
+                // The run before it may have left because of the shutdown. As an input, that would be a failure for ever.
+                Some(Err(error)) if error.code == RunErrorCode::SessionBusy && engine.is_closed() => {
+                    supervisor.do_send(SupervisorMsg::Closing);
+                }
+                Some(turn) => supervisor.do_send(tell(sessions::told(turn))),
+                None => {}
             }
         };
         run.host.spawn(None, Box::pin(told));
@@ -275,14 +281,27 @@ impl SupervisorActor {
         }
     }
 
+    /// True if the run waits in its session for a run that this process does not execute.
+    pub(crate) fn is_behind_stored(&self) -> bool {
+        self.session.as_ref().is_some_and(|seat| seat.is_behind_stored())
+    }
+
     /// Ends the run in this process.
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         self.timers.clear();
         self.calls = None;
         // First, because a resume that finds the id free claims the run, and a later release would be that of the new claim.
         run.close_journal();
+        // Before the id is free: a resumed run takes over the position, which a later release would take from it.
+        let of_session = self.session.take().map(|seat| seat.leave_unfinished());
         // Before the outcome is published, as for `Effect::Report`.
         self.leave(run);
+        if run.engine().is_closed() {
+            // These may wait for this run only, and then leave too.
+            for other in of_session.into_iter().flatten() {
+                let _: Result<(), RunEnded> = run.engine().tell_run(&other, SupervisorMsg::Closing);
+            }
+        }
         // Before the report below, which is only that of this process.
         if let Some(on_end) = self.on_end.take() {
             on_end(RunEnd::Left(&error));

@@ -157,6 +157,19 @@ impl<W> SessionQueues<W> {
         abandoned.next().map(|place| &place.run)
     }
 
+    /// Returns true if no run is before this one.
+    pub fn is_first(&self, session: &str, run: &str) -> bool {
+        let first = self.by_id.get(session).and_then(VecDeque::front);
+        first.is_none_or(|first| *first.run == *run)
+    }
+
+    /// Returns the runs of a session that have an owner, in their order.
+    pub fn owned(&self, session: &str) -> Vec<Arc<str>> {
+        let queue = self.by_id.get(session).into_iter().flatten();
+        let owned = queue.filter(|place| !matches!(place.stage, Stage::Abandoned));
+        owned.map(|place| Arc::clone(&place.run)).collect()
+    }
+
     fn find(&mut self, session: &str, run: &str) -> Option<&mut Place<W>> {
         let queue = self.by_id.get_mut(session)?;
         queue.iter_mut().find(|place| *place.run == *run)
@@ -331,6 +344,21 @@ mod tests {
             "the first run has the turn"
         );
         assert_eq!(queues.leave(&place(0, 1)), Some("third"));
+    }
+
+    #[test]
+    fn the_runs_with_an_owner_are_listed_in_their_order() {
+        let mut queues = SessionQueues::<()>::new(2);
+        assert!(queues.is_first("s0", "r1"), "the session has no run");
+        for number in 1..=3 {
+            queues.enter(place(0, number)).expect("room");
+        }
+        queues.abandon("s0", "r2");
+        assert_eq!(queues.owned("s0"), ["r1".into(), "r3".into()]);
+        assert!(queues.is_first("s0", "r1") && !queues.is_first("s0", "r2"));
+        queues.leave(&place(0, 1));
+        assert!(queues.is_first("s0", "r2"));
+        assert_eq!(queues.owned("s1"), Vec::<Arc<str>>::new());
     }
 
     #[test]

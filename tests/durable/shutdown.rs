@@ -101,6 +101,59 @@ fn a_shutdown_does_not_wait_for_runs_that_wait_for_a_person_or_an_event() {
 }
 
 #[test]
+fn a_shutdown_does_not_wait_for_runs_behind_a_stored_run_of_their_session() {
+    for _ in 0..20 {
+        let store = MemoryStore::new();
+        let first = engine(store.clone(), Duration::MAX, at_once);
+        let runs = ["a", "b", "c"].map(|id| {
+            let run = first.run("person").session("s").run_id(id).start().expect("starts");
+            block_on(run.wait_durable()).expect("is durable");
+            run
+        });
+        until(&runs[0], &store, "WAITING");
+        let report = first.shutdown_blocking(GRACE);
+        assert_eq!((report.runs_cancelled, report.runs_left), (0, 0), "{report:?}");
+        let second = engine(store, Duration::MAX, at_once);
+        let resumed = block_on(second.recover()).expect("is read");
+        assert_eq!(resumed.len(), runs.len());
+        for (id, run) in resumed {
+            let run = run.unwrap_or_else(|error| panic!("{id}: {error}"));
+            let question = loop {
+                match block_on(run.interactions()).first() {
+                    Some(question) => break question.id.clone(),
+                    None => std::thread::yield_now(),
+                }
+            };
+            block_on(run.answer(&question, json!("yes"))).expect("is taken");
+            assert_eq!(run.outcome_blocking().error, None, "{id}");
+        }
+        second.shutdown_blocking(GRACE);
+    }
+}
+
+/// The position of a resumed run is not the one that its first instance releases.
+#[test]
+fn a_run_that_is_released_and_resumed_keeps_its_position_in_its_session() {
+    let engine = engine(MemoryStore::new(), Duration::MAX, at_once);
+    let mut run = engine.run("person").session("s").run_id("a").start().expect("starts");
+    block_on(run.wait_durable()).expect("is durable");
+    for round in 0..300 {
+        run.release();
+        run.outcome_blocking();
+        run = block_on(engine.resume("a").start()).expect("resumes");
+        let next = engine.run("short").session("s").start().expect("starts");
+        // The next run is behind this one in the mailbox, and asks for its turn.
+        block_on(next.wait_durable()).expect("is durable");
+        next.cancel("enough");
+        let report = next.outcome_blocking();
+        let error = report.error.as_ref().expect("was cancelled");
+        assert_eq!(error.code.as_str(), "CANCELLED", "round {round}: {error}");
+    }
+    run.cancel("enough");
+    engine.shutdown_blocking(GRACE);
+}
+
+#[test]
 fn a_shutdown_releases_a_working_run_once_it_waits_for_a_person() {
     let disk = Disk::new();
     let open = || SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");

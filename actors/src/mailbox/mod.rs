@@ -191,7 +191,7 @@ impl LocalMailbox {
             ServeResult::All => {
                 // The queue is empty, so the control message was handled.
                 actors.is_controlled = false;
-                if self.run.is_to_leave() {
+                if self.run.is_to_leave(|| actors.supervisor.is_behind_stored()) {
                     self.leave(actors);
                 } else {
                     self.schedule_parking(actors);

@@ -50,7 +50,8 @@ impl ParkedRun {
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
             SupervisorMsg::Closing => {
                 run.close();
-                if run.is_to_leave() && self.waiting.is_empty() {
+                // A run is not parked while it waits for its session.
+                if run.is_to_leave(|| false) && self.waiting.is_empty() {
                     self.stop(shut_down(), run);
                 }
             }

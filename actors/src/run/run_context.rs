@@ -260,9 +260,10 @@ impl RunContext {
         self.is_closing.set(true);
     }
 
-    /// True if the engine is closing and the run waits only for people or events.
-    pub(crate) fn is_to_leave(&self) -> bool {
-        let waits = |journal: &dyn RunJournal| journal.waits_outside();
+    /// True if the engine is closing and the run waits only for people or events, or in its session for a run that is not executed here.
+    pub(crate) fn is_to_leave(&self, is_behind_stored: impl Fn() -> bool) -> bool {
+        let waits =
+            |journal: &dyn RunJournal| journal.waits_outside() || (journal.waits_for_session() && is_behind_stored());
         self.is_closing.get() && self.journal.borrow().as_deref().is_some_and(waits)
     }
 

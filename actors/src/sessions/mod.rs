@@ -241,6 +241,24 @@ impl SessionSeat {
         }
     }
 
+    /// True if the run waits for one that this process does not execute.
+    pub(crate) fn is_behind_stored(&self) -> bool {
+        let state = self.sessions.state();
+        if self.sessions.keeper.keeps_places() {
+            return state.queues.abandoned_before(&self.seed.id, &self.run).is_some();
+        }
+        // The queue has the runs of this process only, and the store determines the order.
+        state.queues.is_first(&self.seed.id, &self.run)
+    }
+
+    /// Releases the position of a run that is removed from its engine before it has ended. Returns the runs of the session that this
+    /// process still executes.
+    pub(crate) fn leave_unfinished(self) -> Vec<Arc<str>> {
+        let (sessions, session) = (Arc::clone(&self.sessions), Arc::clone(&self.seed.id));
+        drop(self);
+        sessions.state().queues.owned(&session)
+    }
+
     /// Marks the run as created without an owner: its position is retained as for an unfinished run of an earlier process.
     pub(crate) fn begins_elsewhere(mut self) {
         self.has_begun = true;

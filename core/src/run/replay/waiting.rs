@@ -80,6 +80,11 @@ impl PendingWaits {
         self.open.is_empty() && !self.left.is_empty() && !self.quiesces
     }
 
+    /// Returns true if the run waits only for its turn in its session.
+    pub fn is_only_for_session(&self) -> bool {
+        self.open.len() == 1 && self.open.contains_key(&Place::Session)
+    }
+
     /// Updates the waits with an effect of the run.
     pub fn did(&mut self, effect: &Effect) {
         match effect {

@@ -347,6 +347,10 @@ impl RunJournal for StoredRun {
         }
     }
 
+    fn waits_for_session(&self) -> bool {
+        self.waits.is_only_for_session()
+    }
+
     fn read(&self, graphs: &Graphs) -> JournalRead {
         // Clones, because the returned future outlives the borrow of the journal.
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
