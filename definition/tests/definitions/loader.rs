@@ -220,6 +220,36 @@ fn a_field_given_twice_is_a_fault() {
     );
 }
 
+/// The value that was meant is unknown, so that what follows from the first one is not reported.
+#[test]
+fn a_key_that_appears_twice_has_no_other_faults() {
+    let whole = r#"{"id": "w", "variables": [{"name": "x", "value": 1}], "nodes": [{"id": "s", "type": "START"},
+        {"id": "l", "type": "LLM", "config": {"prompt": "{{variables.x}}"}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "l"}, {"from": "l", "to": "e"}]}"#;
+    assert!(build(whole).faults.is_empty());
+    for (key, before) in [
+        (r#""type": "START""#, r#""type": "END", "#),
+        (r#""type": "END""#, r#""type": "WAIT", "#),
+        (r#""type": "LLM""#, r#""type": "START", "#),
+        (r#""id": "s""#, r#""id": "other", "#),
+        (r#""nodes": ["#, r#""nodes": [], "#),
+        (r#""edges": ["#, r#""edges": [{"from": "s", "to": "e"}], "#),
+        (r#""to": "l""#, r#""to": "s", "#),
+        (r#""from": "l""#, r#""from": "e", "#),
+        (r#""variables": ["#, r#""variables": [], "#),
+    ] {
+        let text = whole.replacen(key, &format!("{before}{key}"), 1);
+        let compiled = build(&*text);
+        assert_eq!(
+            codes(&compiled),
+            ["DUPLICATE_FIELD"],
+            "{text}: {}",
+            shown(&compiled.faults)
+        );
+        assert_eq!(compiled.faults.len(), 1, "{}", shown(&compiled.faults));
+    }
+}
+
 #[test]
 fn faults_have_line_and_column_in_the_source_file() {
     let text = "{\n  \"id\": \"ü\",\n  \"nodes\": [\n    {\"id\": \"日本\", \"type\": \"STRAT\"},\n    {\"id\": \"e\", \"type\": \"END\"}\n  ],\n  \"edges\": [{\"from\": \"日本\", \"to\": 5}]\n}";

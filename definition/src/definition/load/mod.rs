@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use self::read::Problem;
 use super::fault::{Fault, FaultCode, MAX_FAULTS, bounded};
-use super::json::{DuplicateKey, Json, MAX_DEFINITION_DEPTH, Parsed, Tree, parse, too_deep_definition};
+use super::json::{DuplicateKey, Json, MAX_DEFINITION_DEPTH, Member, Parsed, Tree, parse, too_deep_definition};
 use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
@@ -96,6 +96,7 @@ pub fn load(file: &SourceFile) -> Loaded {
         out: Loaded::default(),
         reported: BTreeSet::new(),
         gaps: BTreeSet::new(),
+        repeated: BTreeSet::new(),
     };
     if script::is_script(&file.name) {
         script::load(&mut loader, file);
@@ -107,6 +108,7 @@ pub fn load(file: &SourceFile) -> Loaded {
                 let message = format!("the key `{key}` appears twice in this object");
                 let fault = loader.source.fault(FaultCode::DuplicateField, first, other, message);
                 loader.out.faults.push(fault);
+                loader.repeated.insert(first.start);
             }
             loader.root(root);
         }
@@ -187,9 +189,18 @@ struct Loader {
     reported: BTreeSet<(u32, &'static str)>,
     /// Starts of the objects and lists of the current definition that lost a part with a fault.
     gaps: BTreeSet<u32>,
+    /// Starts of the keys that appear again in their object. The value that was meant is unknown.
+    repeated: BTreeSet<u32>,
 }
 
 impl Loader {
+    /// True if one of these keys appears twice in the object.
+    fn is_repeated(&self, tree: &Tree, keys: &[&str]) -> bool {
+        // The set of most files is empty.
+        let is_one = |member: &Member| keys.contains(&&*member.key) && self.repeated.contains(&member.key_span.start);
+        !self.repeated.is_empty() && tree.members().iter().any(is_one)
+    }
+
     /// True if the maximum number of faults is reached. Without the bound, a file full of faults would be in memory twice.
     fn is_full(&self) -> bool {
         self.out.faults.len() > MAX_FAULTS
@@ -220,6 +231,9 @@ impl Loader {
     }
 
     fn bundle(&mut self, mut root: Tree) {
+        if self.is_repeated(&root, &["workflows"]) {
+            self.out.unreadable.push(String::new());
+        }
         for (key, read) in [
             ("workflows", Self::workflow as fn(&mut Self, Tree)),
             ("triggers", Self::trigger),

@@ -68,13 +68,19 @@ pub(super) fn read_node(
         holes.nodes = true;
         return None;
     }
+    holes.nodes |= loader.is_repeated(tree, &["id"]);
+    holes.transitions |= loader.is_repeated(tree, &["onError"]);
+    // The other fields of the node follow from its type.
+    let is_unclear = loader.is_repeated(tree, &["type"]);
     let mut config = tree.take("config");
     let led_on = tree.get("onError").is_some();
     let has_type = tree.get("type").is_some_and(|word| !matches!(word.value, Json::Null));
     let frame = loader.read::<Frame>(tree, &["nodes"]);
     let word = frame.as_ref().and_then(|frame| frame.word.clone());
     holes.transitions |= led_on && tree.get("onError").is_none();
-    let read = if let (Some(word), Some(config)) = (word, &mut config) {
+    let read = if is_unclear {
+        None
+    } else if let (Some(word), Some(config)) = (word, &mut config) {
         read_config(loader, tree, &word, &mut config.value, holes)
     } else {
         let echo = loader.reported.contains(&(tree.span.start, "type"));

@@ -35,6 +35,9 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     insert_skills(loader, &mut tree);
     insert_scripts(loader, &mut tree);
 
+    holes.nodes = loader.is_repeated(&tree, &["nodes"]);
+    holes.transitions = loader.is_repeated(&tree, &["edges"]);
+    let lacks_variables = loader.is_repeated(&tree, &["variables"]);
     let taken = ["nodes", "edges", "variables", "triggers", "config"].map(|key| take_given(&mut tree, key));
     let head = loader.read::<Head>(&mut tree, &[]);
     let [nodes, edges, variables, triggers, mut config] = taken;
@@ -42,7 +45,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     let mut edges = check_list(loader, &tree, "edges", edges, true);
     let has_variables = variables.is_some();
     let mut variables = check_list(loader, &tree, "variables", variables, false);
-    holes.variables = has_variables && variables.is_none();
+    holes.variables = lacks_variables || (has_variables && variables.is_none());
     let mut triggers = check_list(loader, &tree, "triggers", triggers, false);
 
     holes.transitions |= edges.is_none();
@@ -53,7 +56,9 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
             return None;
         }
         let before = loader.out.faults.len();
+        let is_unclear = loader.is_repeated(edge, EDGE_ENDS);
         let read = loader.read::<EdgeDefinition>(edge, &["edges"]);
+        let read = read.filter(|_| !is_unclear);
         holes.transitions |= read.is_none() || loader.out.faults.len() > before;
         read
     });
@@ -150,6 +155,9 @@ struct Head {
 }
 
 /// Removes a member; a `null` member counts as absent.
+/// The names of the ends of an edge.
+const EDGE_ENDS: &[&str] = &["from", "to", "sourceNodeId", "targetNodeId"];
+
 fn take_given(tree: &mut Tree, key: &str) -> Option<Member> {
     tree.take(key)
         .filter(|member| !matches!(member.value.value, Json::Null))
