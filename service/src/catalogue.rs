@@ -62,7 +62,8 @@ impl PublishedWorkflow {
     fn of(info: WorkflowInfo, warnings: Vec<Fault>) -> Self {
         let schema = info.input_schema.clone().map(serde_json::Value::Object);
         let input = schema.map(|schema| {
-            jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is not a JSON Schema: {error}"))
+            jsonschema::validator_for(&schema)
+                .map_err(|error| format!("inputSchema is not a JSON Schema: {}", shown(&error)))
         });
         Self { info, warnings, input }
     }
@@ -74,8 +75,16 @@ impl PublishedWorkflow {
             Some(Err(error)) => Err(Problem::new(ProblemCode::Internal, error.clone())),
             Some(Ok(validator)) => validator.validate(input).map_err(|error| {
                 let pointer = format!("/input{}", error.instance_path());
-                Problem::new(ProblemCode::InvalidInput, error.to_string()).at(pointer)
+                Problem::new(ProblemCode::InvalidInput, shown(&error)).at(pointer)
             }),
         }
     }
+}
+
+/// Maximum number of characters of a fault that are shown.
+const SHOWN: usize = 400;
+
+/// Returns the beginning of a fault's message, which quotes the input or the schema.
+fn shown(fault: &jsonschema::ValidationError<'_>) -> String {
+    fault.to_string().chars().take(SHOWN).collect()
 }

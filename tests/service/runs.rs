@@ -570,6 +570,12 @@ async fn an_invalid_request_is_refused_with_the_location_of_the_error() {
         (input.status.as_u16(), &input.body["code"], &input.body["pointer"]),
         (422, &json!("INVALID_INPUT"), &json!("/input/n"))
     );
+    // The detail quotes the input.
+    let long = json!({"workflow": "echo", "input": {"n": "7".repeat(100_000)}});
+    let input = answer(world.post("/v1/runs", &long)).await;
+    assert_eq!(input.body["code"], "INVALID_INPUT");
+    let detail = input.body["detail"].as_str().expect("a text");
+    assert!(detail.len() <= 400, "{}", detail.len());
     let workflow = answer(world.post("/v1/runs", &json!({"workflow": "ecko"}))).await;
     assert_eq!(
         (workflow.status.as_u16(), &workflow.body["pointer"]),

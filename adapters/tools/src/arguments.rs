@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::schema_size::is_bounded;
 
 /// Maximum characters of a displayed fault, which quotes the value or the schema.
-const SHOWN: usize = 400;
+pub(crate) const SHOWN: usize = 400;
 
 /// Checker of one tool's arguments.
 pub(super) struct Checker {

@@ -110,6 +110,16 @@ fn a_wrong_value_is_reported_with_its_location() {
 }
 
 #[test]
+fn the_fault_of_a_schema_does_not_quote_all_of_it() {
+    let long = json!({"type": "object", "required": "x".repeat(100_000)});
+    let found = faults(tool(json!({"inputSchema": long})));
+    assert_eq!(found.len(), 1);
+    let message = &found[0].1;
+    assert!(message.len() < 500, "{}", message.len());
+    assert!(message.starts_with("is not a JSON Schema: "), "{message}");
+}
+
+#[test]
 fn an_argument_never_chooses_the_host() {
     let http = |url: &str| json!({"name": "t", "description": "d", "http": {"url": url}});
     for (url, part) in [
