@@ -1,10 +1,11 @@
 //! Subject of a statement, by which a newer statement replaces an older one.
 //!
-//! The subject is the words before the first copula or colon (`The budget cap is`), with all ids and names. Two statements have one
-//! subject if these words are equal, and if the words after the copula are equal without the values (numbers, dates, ids, names). If
-//! the newer statement is a correction, the words after the copula may differ. A statement without a copula has no subject, and
-//! replaces only an equal one. An id or a name is a value only directly after the copula. In a binding statement the same is true of
-//! numbers and dates, and the text after the value must be equal: two rules about different people or days are two rules.
+//! The subject is the words before the first copula or colon (`The budget cap is`), with all ids and names. A phrase at the start that
+//! announces a correction (`en realidad`) is not part of it. Two statements have one subject if these words are equal, and if the words
+//! after the copula are equal without the values (numbers, dates, ids, names). If the newer statement is a correction, the words after
+//! the copula may differ. A statement without a copula has no subject, and replaces only an equal one. An id or a name is a value only
+//! directly after the copula. In a binding statement the same is true of numbers and dates, and the text after the value must be equal:
+//! two rules about different people or days are two rules.
 
 use super::super::super::extractive::is_unspaced;
 use super::super::facts::{FactKind, lower, words};
@@ -36,18 +37,28 @@ impl Subject {
         let said = label.map_or(statement.text.as_str(), |(_, text)| {
             if text.is_empty() { &statement.text } else { text }
         });
+        let said = said.trim_start();
         let lower = lower(said);
         let is_correction = is_labelled || known.hits(&lower).has(Section::Corrections);
+        // Nor is a phrase such as `en realidad`. Its characters in lower case are as many as in `said`.
+        let skipped = known.correction_at_start(&lower);
+        let after_characters = |text: &str| text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
         if said.contains(is_unspaced) {
+            let text = plain(lower.trim());
+            let corrected = lower[after_characters(&lower)..].trim();
             return Self {
+                text,
                 is_labelled,
-                ..Self::unspaced(statement, lower.trim(), is_correction)
+                ..Self::unspaced(statement, corrected, is_correction)
             };
         }
+        let said = &said[after_characters(said)..];
         let words = words(said);
         let is_binding = is_binding(statement);
         let (mut of, mut after) = (Vec::new(), Vec::new());
         let mut is_after = false;
+        // German: `Eigentlich ist der Preis 5` corrects `Der Preis ist 4`. The value then follows the subject.
+        let is_inverted = skipped > 0 && words.first().is_some_and(|word| known.is_copula(&word.compared()));
         let mut end = 0;
         for (at, word) in words.iter().enumerate() {
             let compared = word.compared();
@@ -59,7 +70,11 @@ impl Subject {
                 // `C++` and `C#`, or `> 10` and `< 10`, are different.
                 if is_after { &mut after } else { &mut of }.push(signs);
             }
-            if !is_after && is_colon && !of.is_empty() {
+            if is_inverted && at == 0 {
+                continue;
+            }
+            let is_amount = matches!(word.kind(), Some(FactKind::Number | FactKind::Date));
+            if !is_after && (is_colon || is_inverted && is_amount) && !of.is_empty() {
                 is_after = true;
             }
             if is_after {
@@ -319,5 +334,47 @@ mod tests {
             let other = subject(Section::Corrections, text);
             assert!(other.is_correction && other.of == one.of, "{one:?} {other:?}");
         }
+    }
+
+    #[test]
+    fn a_correction_in_any_language_has_the_form_of_the_corrected_statement() {
+        for (one, other) in [
+            (
+                "The price of AB-1234 is 18 EUR.",
+                "From now on, the price of AB-1234 is 164 EUR.",
+            ),
+            (
+                "Der Preis von AB-1234 ist 18 EUR.",
+                "Eigentlich ist der Preis von AB-1234 164 EUR.",
+            ),
+            (
+                "Der Preis von AB-1234 ist 18 EUR.",
+                "Ab sofort ist der Preis von AB-1234 164 EUR.",
+            ),
+            (
+                "Le prix de AB-1234 est 18 EUR.",
+                "En fait, le prix de AB-1234 est 164 EUR.",
+            ),
+            (
+                "El precio de AB-1234 es 18 EUR.",
+                "En realidad, el precio de AB-1234 es 164 EUR.",
+            ),
+            (
+                "O preço de AB-1234 é 18 EUR.",
+                "Na verdade, o preço de AB-1234 é 164 EUR.",
+            ),
+            (
+                "Il prezzo di AB-1234 è 18 EUR.",
+                "In realtà, il prezzo di AB-1234 è 164 EUR.",
+            ),
+            ("AB-1234 的价格是 18 欧元。", "其实，AB-1234 的价格是 164 欧元。"),
+        ] {
+            let (one, other) = (subject(Section::Facts, one), subject(Section::Corrections, other));
+            assert!(!one.form.is_empty() && one.form == other.form, "{one:?} {other:?}");
+            assert!(other.is_correction && one.text != other.text, "{other:?}");
+        }
+        let inverted = subject(Section::Corrections, "Eigentlich ist der Preis von CD-5678 164 EUR.");
+        let one = subject(Section::Facts, "Der Preis von AB-1234 ist 18 EUR.");
+        assert!(!inverted.of.is_empty() && inverted.of != one.of, "{inverted:?}");
     }
 }

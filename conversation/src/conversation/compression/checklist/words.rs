@@ -209,6 +209,21 @@ impl Words {
         text.trim_end().ends_with(marks) && !self.tags.iter().any(is_tag)
     }
 
+    /// Returns the number of characters at the start of `text`, which is in lower case, that only state that it is a correction
+    /// (`en realidad, `).
+    pub(super) fn correction_at_start(&self, text: &str) -> usize {
+        let found = self.finder.find_overlapping_iter(text).filter(|found| {
+            let phrase = &self.phrases[found.pattern().as_usize()];
+            let is_whole = !phrase.is_word || !text[found.end()..].starts_with(char::is_alphanumeric);
+            found.start() == 0 && is_whole && phrase.kind == Kind::Of(Section::Corrections)
+        });
+        let Some(end) = found.map(|found| found.end()).max() else {
+            return 0;
+        };
+        let rest = text[end..].trim_start_matches(|c: char| c.is_whitespace() || is_mark(c) || matches!(c, ':' | '：'));
+        text[..text.len() - rest.len()].chars().count()
+    }
+
     pub(super) fn is_copula(&self, word: &str) -> bool {
         self.copulas.contains(word)
     }
