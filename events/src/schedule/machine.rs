@@ -878,6 +878,106 @@ mod tests {
         assert!(!out.iter().any(is_timer), "the limit is reached: {out:?}");
     }
 
+    /// Lets workers of one store live from `from` to `until`, and returns the times of the runs in the order of their starts. Each run takes
+    /// a minute.
+    fn workers(mut machines: Vec<ScheduleMachine>, (from, until): (Millis, Millis)) -> Vec<Millis> {
+        let (mut kept, mut started, mut ends) = (None, Vec::new(), BTreeMap::new());
+        let mut timers = vec![None; machines.len()];
+        let mut tracked = vec![BTreeSet::new(); machines.len()];
+        let mut inputs: VecDeque<(usize, Input)> = (0..machines.len()).map(|at| (at, Input::Begin(None))).collect();
+        let mut now = from;
+        while now < until {
+            while let Some((at, input)) = inputs.pop_front() {
+                let mut out = Vec::new();
+                if let (Input::Elapsed { .. }, Some(seen)) = (&input, &kept) {
+                    machines[at].step(now, Input::Seen(ScheduleState::clone(seen)), &mut out);
+                }
+                machines[at].step(now, input, &mut out);
+                for effect in out {
+                    match effect {
+                        Effect::SetTimer { generation, at: due } => timers[at] = Some((due.max(now), generation)),
+                        Effect::Start { due } => {
+                            // The run of a time has one id in all processes.
+                            let end = *ends.entry(due).or_insert_with(|| {
+                                started.push(due);
+                                now + MINUTE
+                            });
+                            if end > now {
+                                tracked[at].insert(due);
+                            } else {
+                                inputs.push_back((at, Input::Ended { due }));
+                            }
+                        }
+                        Effect::Keep(state) => kept = Some(state),
+                        Effect::Skipped { due, why } => panic!("{due} is skipped: {why:?}"),
+                        Effect::Cancel { due } => panic!("{due} is cancelled"),
+                    }
+                }
+            }
+            let timer = timers.iter().flatten().map(|(at, _)| *at).min();
+            let end = ends.values().copied().filter(|end| *end > now).min();
+            let Some(next) = timer.into_iter().chain(end).min() else {
+                break;
+            };
+            now = next;
+            for (at, timer) in timers.iter_mut().enumerate() {
+                for due in tracked[at].iter().copied().filter(|due| ends[due] <= now) {
+                    inputs.push_back((at, Input::Ended { due }));
+                }
+                tracked[at].retain(|due| ends[due] > now);
+                if let Some((_, generation)) = timer.take_if(|(due, _)| *due <= now) {
+                    inputs.push_back((at, Input::Elapsed { generation }));
+                }
+            }
+        }
+        started
+    }
+
+    /// Returns a schedule in Berlin, where the clocks are changed at 01:00 UTC on 29 March and on 25 October 2026.
+    fn in_berlin(cron: &str, overlap: Overlap) -> ScheduleMachine {
+        let times = Times::read(cron, "Europe/Berlin").expect("times");
+        ScheduleMachine::new(times, (overlap, CatchUp::Last), (0, 7), None)
+    }
+
+    const OVERLAPS: [Overlap; 4] = [Overlap::Skip, Overlap::Queue, Overlap::CancelPrevious, Overlap::Allow];
+
+    /// Midnight before the clocks are set forward and back, UTC.
+    const CLOCK_CHANGES: [Millis; 2] = [1_774_742_400 * 1_000, 1_792_886_400 * 1_000];
+
+    #[test]
+    fn several_workers_start_one_run_at_each_time_while_clocks_are_changed() {
+        const HALF_HOUR: Millis = 30 * MINUTE;
+        let [forward, back] = CLOCK_CHANGES;
+        for (day, cron, half_hours) in [
+            // 02:30 does not exist: the run starts at 03:00.
+            (forward, "30 * * * *", &[1, 2, 3, 5, 7][..]),
+            (back, "30 * * * *", &[1, 5, 7]),
+            (forward, "30 2 * * *", &[2]),
+            // The first one of two.
+            (back, "30 2 * * *", &[1]),
+        ] {
+            for overlap in OVERLAPS {
+                let window = (day, day + 8 * HALF_HOUR);
+                for count in [1, 3] {
+                    let started = workers((0..count).map(|_| in_berlin(cron, overlap)).collect(), window);
+                    let at: Vec<Millis> = started.iter().map(|due| (due - day) / HALF_HOUR).collect();
+                    assert_eq!(at, half_hours, "{count} workers, {cron}, {overlap:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn workers_with_different_times_of_one_schedule_start_one_run_at_each_time() {
+        let [day, _] = CLOCK_CHANGES;
+        for overlap in OVERLAPS {
+            let machines = vec![in_berlin("*/10 * * * *", overlap), in_berlin("*/15 * * * *", overlap)];
+            let started = workers(machines, (day, day + 60 * MINUTE + 1));
+            let minutes: Vec<Millis> = started.iter().map(|due| (due - day) / MINUTE).collect();
+            assert_eq!(minutes, [10, 15, 20, 30, 40, 45, 50, 60], "{overlap:?}");
+        }
+    }
+
     #[test]
     fn a_stale_timer_or_unknown_run_end_has_no_effect() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None);
