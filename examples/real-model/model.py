@@ -7,8 +7,9 @@ NAME = "gemma-3-270m"
 CONTEXT = 32768
 
 
-def serve(folder):
-    """Starts the server, with the model's file in `folder`, and returns it. Its address is `listening_address`."""
+def serve(folder, template=None):
+    """Starts the server, with the model's file in `folder`, and returns it. Its address is `listening_address`. `template` is
+    a Jinja template for conversations instead of that of the model's file."""
     model = folder / gemma.MODEL_NAME
     if not model.exists():
         gemma.assemble(model)
@@ -17,4 +18,7 @@ def serve(folder):
     params.model_alias = {NAME}
     params.n_ctx = CONTEXT
     params.n_parallel = 1
+    if template is not None:
+        params.use_jinja = True
+        params.chat_template = template
     return xllamacpp.Server(params)
