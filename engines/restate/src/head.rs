@@ -41,6 +41,8 @@ pub(crate) struct Head {
     pub(crate) carrier: Option<String>,
     /// Key of the last commit made with a claim.
     pub(crate) last: Option<CallKey>,
+    /// Name under which the definition and the contents of the first commit are named; none: that of the run.
+    pub(crate) namer: Option<String>,
 }
 
 /// Returns the sort key of a run as text: start time, then id.
@@ -83,7 +85,13 @@ impl Head {
             epoch: u64::from(start.carrier.is_some()),
             carrier: start.carrier.clone(),
             last: None,
+            namer: start.namer.clone(),
         }
+    }
+
+    /// Returns the named contents of the first commit.
+    pub(crate) fn begun_contents(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.definition).chain(&self.contents)
     }
 
     pub(crate) fn is_final(&self) -> bool {
@@ -206,7 +214,7 @@ impl Head {
 
     /// Returns the hashes of all named contents, sorted: those of the start and `more`.
     pub(crate) fn named(&self, more: Vec<String>) -> Vec<String> {
-        let begun = std::iter::once(&self.definition).chain(&self.contents).cloned();
+        let begun = self.begun_contents().cloned();
         let mut named: Vec<String> = begun.chain(more).collect();
         named.sort();
         // `unname` would be called twice for a content that the start and a later commit name.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pirn_store::ContentHash;
 use tokio::sync::Notify;
 
-use crate::process_messages::RunSnapshot;
-use crate::wire::Ticket;
+use crate::process_messages::{ClaimedRun, RunSnapshot};
+use crate::wire::{CommitContent, Ticket};
 
 /// Maximum number of runs requested from the queue at a time. The rest stays for other idle processes.
 const AT_ONCE: usize = 8;
@@ -118,6 +118,26 @@ impl LocalClaims {
         self.state().claims.insert(run.to_owned(), claim);
         // The number of claims changes how many runs the queue may send.
         self.wake.notify_one();
+    }
+
+    /// Records a claim that the server granted, and caches the contents sent with it.
+    pub(crate) fn has(&self, process: &str, given: ClaimedRun) {
+        for CommitContent { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
+            // See `remember_text`: contents of a chain are not cached.
+            if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
+                self.remember_text(hash, text.as_str().into());
+            }
+        }
+        let ticket = Ticket {
+            process: process.to_owned(),
+            epoch: given.epoch,
+        };
+        let kept = given.kept;
+        self.put(
+            &given.run,
+            ticket,
+            kept.map_or(ClaimedState::Much, |kept| ClaimedState::Little(Box::new(kept))),
+        );
     }
 
     pub(crate) fn forget(&self, run: &str) -> Option<ReleasedClaim> {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use pirn_store::{Assignment, ContentHash, StoreError};
-use tokio::sync::mpsc::UnboundedSender;
+use pirn_store::{Assignment, StoreError};
 use tokio::sync::{Mutex, Notify};
 
 use crate::client::Server;
-use crate::local_claims::{ClaimedState, LocalClaims, random_name};
+use crate::local_claims::{LocalClaims, random_name};
 use crate::objects::Target;
+use crate::open_calls::OpenCalls;
 use crate::process_messages::{ClaimReply, ClaimedRun, NumberedMessage, ProcessMessage};
-use crate::wire::{BeatCall, CommitContent, ReleaseCall, Ticket, WaitMailCall, WantsCall};
+use crate::wire::{BeatCall, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
 /// Heartbeats in one claim duration.
 const BEATS: u32 = 4;
@@ -31,7 +31,7 @@ pub(crate) struct Membership {
     /// Key of the process object; none while the process is not registered.
     pub(crate) process: Mutex<Option<Arc<str>>>,
     pub(crate) is_known: Notify,
-    pub(crate) assignments: UnboundedSender<Assignment>,
+    pub(crate) open: Arc<OpenCalls>,
 }
 
 impl Membership {
@@ -48,6 +48,7 @@ impl Membership {
         // A new process object has no request in the queue.
         self.held.begin_anew();
         *known = Some(Arc::clone(&process));
+        self.open.registered(Some(Arc::clone(&process)));
         self.is_known.notify_one();
         Ok(process)
     }
@@ -151,6 +152,7 @@ impl Membership {
     async fn died(&self) {
         // First: commands that need a claim from now on register a new process.
         *self.process.lock().await = None;
+        self.open.registered(None);
         for run in self.held.runs() {
             if self.held.lose(&run) {
                 self.assign(Assignment::Lost(run));
@@ -160,7 +162,7 @@ impl Membership {
 
     fn assign(&self, assignment: Assignment) {
         // The receiver is gone with the engine: the claim expires.
-        drop(self.assignments.send(assignment));
+        drop(self.open.assignments.send(assignment));
     }
 
     async fn wants(&self, process: &str) {
@@ -252,31 +254,9 @@ impl Membership {
         if self.held.room() == 0 {
             return Some((run, back(Duration::ZERO)));
         }
-        self.has(process, given);
+        self.held.has(process, given);
         self.assign(Assignment::Run(run));
         None
-    }
-
-    /// Records a claim that the server granted, and caches the contents sent with it.
-    pub(crate) fn has(&self, process: &str, given: ClaimedRun) {
-        for CommitContent { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
-            // See `remember_text`: contents of a chain are not cached.
-            if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
-                self.held.remember_text(hash, text.as_str().into());
-            }
-        }
-        let process = process.to_owned();
-        let ticket = Ticket {
-            process,
-            epoch: given.epoch,
-        };
-        self.held.put(
-            &given.run,
-            ticket,
-            given
-                .kept
-                .map_or(ClaimedState::Much, |kept| ClaimedState::Little(Box::new(kept))),
-        );
     }
 
     async fn give_back(&self, run: String, call: ReleaseCall) {

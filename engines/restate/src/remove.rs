@@ -53,7 +53,9 @@ pub(crate) async fn would_remove(server: &Server, ids: &[String]) -> Result<Remo
     let named: BTreeSet<String> = named.collect();
     let named: Vec<String> = named.into_iter().collect();
     // Other namers of these contents.
-    let by_gone: BTreeSet<String> = erased.iter().map(|id| format!("by {}", by_run(id))).collect();
+    let by_gone = gone.iter().filter_map(|head| head.namer.clone());
+    let by_gone = by_gone.chain(erased.iter().map(|id| by_run(id)));
+    let by_gone: BTreeSet<String> = by_gone.map(|by| format!("by {by}")).collect();
     let mut kept: BTreeMap<String, bool> = named.iter().map(|hash| (hash.clone(), false)).collect();
     for row in read::rows_of(server, "service_key, key", CONTENT, &named, &read::from("by ")).await? {
         if !by_gone.contains(&row.key) {

@@ -21,6 +21,8 @@ use crate::connect::{ConnectError, RestateOptions};
 use crate::local_claims::{ClaimedState, LocalClaims, STEP_BYTES, random_name};
 use crate::membership::Membership;
 use crate::objects::{META, Target};
+use crate::open_calls::OpenCalls;
+use crate::start_names::{self, StartNames};
 use crate::wire::{
     CallKey, CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall,
     TellCall, Ticket, UnsettleCall, WaitTurnCall,
@@ -50,6 +52,7 @@ struct Inner {
     held: Arc<LocalClaims>,
     membership: Membership,
     command_order: CommandOrder,
+    start_names: StartNames,
     meter: StoreMeter,
     /// Prefix of the idempotency keys of this store.
     writer: String,
@@ -72,11 +75,15 @@ impl RestateStore {
         let end = Arc::new(Notify::new());
         let (ended, to) = (Arc::clone(&end), server.clone());
         let offered = options.endpoint.clone();
+        let held = Arc::new(LocalClaims::default());
+        let (assign, assignments) = unbounded_channel();
+        let open = Arc::new(OpenCalls::new(Arc::clone(&held), assign));
+        let own = Arc::clone(&open);
         let live = async move {
             let tasks = TaskTracker::new();
             let offering = async {
                 if let Some(endpoint) = &offered {
-                    let objects = objects::endpoint(&endpoint.identity_keys)?;
+                    let objects = objects::endpoint(&endpoint.identity_keys, own)?;
                     let listener = endpoint::listen(endpoint.listen).map_err(|error| ConnectError::Listen {
                         address: endpoint.listen,
                         why: error.to_string(),
@@ -100,8 +107,6 @@ impl RestateStore {
         let begun = std::thread::scope(|scope| scope.spawn(|| is_ready.blocking_recv()).join());
         let begun = begun.map_err(|_| failed("its thread panicked".to_owned()))?;
         let handle = begun.map_err(|_| failed("its thread ended".to_owned()))??;
-        let held = Arc::new(LocalClaims::default());
-        let (assign, assignments) = unbounded_channel();
         let membership = Membership {
             server: server.clone(),
             held: Arc::clone(&held),
@@ -110,13 +115,14 @@ impl RestateStore {
             name: process_label(options.name, options.advertise.as_deref()),
             process: Mutex::default(),
             is_known: Notify::new(),
-            assignments: assign,
+            open,
         };
         let inner = Arc::new(Inner {
             server,
             held,
             membership,
             command_order: CommandOrder::default(),
+            start_names: StartNames::default(),
             meter: StoreMeter::default(),
             writer: random_name(),
             number: AtomicU64::new(0),
@@ -203,6 +209,7 @@ impl Drop for RestateStore {
     fn drop(&mut self) {
         // First, so that the queue assigns no more runs.
         self.inner.held.carry(0);
+        self.inner.membership.open.registered(None);
         // Released now, so that other processes need not wait until the process expires.
         for run in self.inner.held.runs() {
             Claims::release(self, &run, 0);
@@ -330,13 +337,28 @@ impl Inner {
         if call.start.is_none() {
             call.ticket = self.held.ticket(&commit.run);
         }
+        let named = start_names::of_start(commit);
+        if let Some(start) = call.start.as_mut().filter(|_| !named.is_empty()) {
+            let namer = start_names::namer(&commit.run, &key);
+            let text = |hash: &ContentHash| {
+                let content = commit.contents.iter().find(|content| content.hash() == *hash);
+                let content = content.filter(|_| !self.held.is_kept(hash));
+                content.map(|content| content.text().to_string())
+            };
+            self.start_names.name(&self.server, &named, &namer, text).await?;
+            start.namer = Some(namer);
+        }
         // For a small run, sending its whole state is cheaper than a round trip for each key.
         let is_little = call.start.is_some() || self.held.is_little(&commit.run);
         let handler = if is_little { "commit_little" } else { "commit" };
         let target = Target::run(&commit.run, handler);
         // With a claim the head remembers the last commit, so the server need not store an idempotency key.
         let remembered = call.ticket.is_none().then(|| key.to_string());
-        match self.server.call(&target, remembered.as_deref(), &call).await? {
+        let reply = match self.through_open_call(call, commit).await? {
+            Ok(reply) => reply,
+            Err(call) => self.server.call(&target, remembered.as_deref(), &call).await?,
+        };
+        match reply {
             CommitReply::Refused(refusal) => Err(refusal.error(&commit.run)),
             CommitReply::Done { steps, epoch } => {
                 if let Some(epoch) = epoch {
@@ -355,6 +377,31 @@ impl Inner {
         }
     }
 
+    /// Makes a commit through the run's open call. Gives the commit back if it needs a separate call.
+    async fn through_open_call(
+        &self,
+        call: CommitCall,
+        commit: &Commit,
+    ) -> Result<Result<CommitReply, CommitCall>, StoreError> {
+        let open = &self.membership.open;
+        let texts = commit.contents.iter().map(|content| content.text().len());
+        if call.start.is_some() || kept_bytes(commit) + texts.sum::<usize>() > LARGE_TEXT {
+            // The separate call would wait until the open one ends.
+            open.close(&commit.run);
+            return Ok(Err(call));
+        }
+        let (call, was_open) = match open.commit(&commit.run, call).await {
+            Ok(reply) => return Ok(Ok(reply)),
+            Err(given_back) => given_back,
+        };
+        if let Some(Ticket { process, epoch }) = call.ticket.as_ref().filter(|_| was_open) {
+            // The open call would have recorded this at its end, but it may have been killed.
+            let carries = Target::process(process, "carries");
+            self.server.call::<()>(&carries, None, &(&commit.run, epoch)).await?;
+        }
+        Ok(Err(call))
+    }
+
     async fn claim(&self, run: String) -> Result<(), StoreError> {
         if self.held.ticket(&run).is_some() {
             return Ok(());
@@ -362,7 +409,7 @@ impl Inner {
         let process = self.membership.process().await?;
         match self.membership.claim(&process, &run).await? {
             Ok(given) => {
-                self.membership.has(&process, *given);
+                self.held.has(&process, *given);
                 Ok(())
             }
             Err(NotClaimed::Held(by)) => Err(StoreError::RunHeld { run, by }),
@@ -373,6 +420,8 @@ impl Inner {
     }
 
     async fn release(&self, run: &str, after_ms: u64) -> Result<(), StoreError> {
+        // The release would wait until the open call ends.
+        self.membership.open.close(run);
         // Forgotten before the call: if that fails, the claim ends with the process.
         let Some(given) = self.held.forget(run) else {
             return Ok(());
@@ -386,10 +435,11 @@ impl Inner {
     }
 
     async fn run(&self, id: &str) -> Result<Option<Run>, StoreError> {
-        match self.held.claimed(id, |kept| (kept.head.clone(), kept.names.clone())) {
-            Some((head, names)) => read::told(&self.server, head, names).map(Some),
-            None => read::run(&self.server, id).await,
+        if let Some((head, names)) = self.held.claimed(id, |kept| (kept.head.clone(), kept.names.clone())) {
+            return read::told(&self.server, head, names).map(Some);
         }
+        self.membership.open.read(id).await;
+        read::run(&self.server, id).await
     }
 
     async fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
@@ -399,10 +449,11 @@ impl Inner {
         });
         // The journal is read once, for the replay: its copy is dropped to free memory.
         self.held.forget_claimed(id);
-        match claimed {
-            Some(records) => Ok(records),
-            None => read::journal(&self.server, id, after, limit).await,
+        if let Some(records) = claimed {
+            return Ok(records);
         }
+        self.membership.open.read(id).await;
+        read::journal(&self.server, id, after, limit).await
     }
 
     async fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, StoreError> {
@@ -485,6 +536,7 @@ impl Store for RestateStore {
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
         self.give(Extent::Reading, move |inner| async move {
+            inner.membership.open.read_all().await;
             read::runs(&inner.server, &filter, after.as_ref(), limit).await
         })
     }
@@ -509,12 +561,14 @@ impl Store for RestateStore {
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         let of = id.to_owned();
         self.give(Extent::Run(id), move |inner| async move {
+            inner.membership.open.read(&of).await;
             read::snapshot(&inner.server, &of, at_most).await
         })
     }
 
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
         self.give(Extent::Reading, move |inner| async move {
+            inner.membership.open.read_all().await;
             read::timers(&inner.server, until, limit).await
         })
     }

@@ -68,6 +68,9 @@ pub(crate) struct StartCall {
     pub(crate) started_at: u64,
     /// Process that owns the run from the start.
     pub(crate) carrier: Option<String>,
+    /// Name under which the process has named the definition and the contents before the start; none: the start names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namer: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -177,6 +180,14 @@ pub(crate) struct NameCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<String>,
     pub(crate) by: Option<String>,
+}
+
+/// Names a content for several runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NameAllCall {
+    /// Text to store if the content is missing; none: nothing is named then.
+    pub(crate) text: Option<String>,
+    pub(crate) by: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -320,6 +331,13 @@ fn texts(hashes: &[ContentHash]) -> Vec<String> {
 }
 
 impl CommitCall {
+    /// Returns the size of the records and contents.
+    pub(crate) fn bytes(&self) -> usize {
+        let records = self.records.iter().map(|record| record.body.len());
+        let contents = self.contents.iter().map(|content| content.text.len());
+        records.chain(contents).sum()
+    }
+
     /// Converts a commit by the process `carrier`, without the contents for which `is_kept` returns true.
     pub(crate) fn of(commit: &Commit, key: CallKey, carrier: &str, is_kept: impl Fn(&ContentHash) -> bool) -> Self {
         let (start, follows) = match &commit.follows {
@@ -337,6 +355,7 @@ impl CommitCall {
                     }),
                     started_at: new.started_at,
                     carrier: new.is_carried.then(|| carrier.to_owned()),
+                    namer: None,
                 };
                 // The preceding step of a start is not compared.
                 (Some(start), 0)

@@ -10,7 +10,7 @@ use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::wire::{NameCall, NameReply, UnnameCall, by_content, is_by_content};
+use crate::wire::{NameAllCall, NameCall, NameReply, UnnameCall, by_content, is_by_content};
 
 const TEXT: &str = "text";
 /// Hash of the preceding content of the chain.
@@ -70,6 +70,36 @@ impl ContentObject {
         }
         ctx.set(NAMERS, named.unwrap_or(0) + 1);
         Ok(Json(NameReply::Named))
+    }
+
+    /// Names the content for several runs. Returns false if it is missing and the call has no text.
+    #[handler]
+    async fn name_all(&self, ctx: ObjectContext<'_>, call: Json<NameAllCall>) -> Result<bool, HandlerError> {
+        let NameAllCall { text, by } = call.0;
+        let keys: Vec<String> = by.iter().map(|by| namer(by)).collect();
+        // All reads are sent before the first is awaited: one round trip.
+        let (named, known) = (
+            ctx.get::<u64>(NAMERS),
+            keys.iter().map(|key| ctx.get::<u64>(key)).collect::<Vec<_>>(),
+        );
+        let named = match (named.await?, text) {
+            (Some(named), _) => named,
+            (None, Some(text)) => {
+                ctx.set(TEXT, Json(text));
+                0
+            }
+            (None, None) => return Ok(false),
+        };
+        let mut added = 0;
+        for (key, known) in keys.iter().zip(known) {
+            // A repeated name must not be counted twice.
+            if known.await?.is_none() {
+                ctx.set(key, 1);
+                added += 1;
+            }
+        }
+        ctx.set(NAMERS, named + added);
+        Ok(true)
     }
 
     /// Returns the number of bytes freed.

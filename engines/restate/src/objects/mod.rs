@@ -2,12 +2,14 @@
 //!
 //! 1. The server executes one exclusive call of an object at a time, and restarts the call on another worker if its worker
 //!    fails. So a command takes effect atomically, once.
-//! 2. No handler runs long, reads a clock, or has effects outside of the server: models and tools are called by the
-//!    process that owns the run. So cancelling a call stops all of its work.
+//! 2. No handler runs long or has effects outside of the server: models and tools are called by the process that owns the run.
+//!    So cancelling a call stops all of its work. One handler waits for a process, and so has a journal: `own` of a run executes
+//!    the commits of the run's owner while they follow each other closely (`open_calls.rs`). Each is one entry of its journal,
+//!    from which a repeated call reproduces the state.
 //! 3. Calls form a DAG: a run calls its base, contents and session, which make no calls back. Deadlock is impossible.
 //!    Notifications in the other direction are one-way calls.
 //! 4. State is read by key (`lazy_state`), at one round trip each, so that a step of a long run moves no more bytes than a step
-//!    of a short run. For small runs (`commit_little`, `assign_little`) the server sends all state with the call instead.
+//!    of a short run. For small runs (`commit_little`, `assign_little`, `own`) the server sends all state with the call instead.
 //!
 //! Not here: calls from the engine to the server (`store.rs`, `client.rs`).
 
@@ -21,6 +23,7 @@ mod run;
 mod session;
 mod wait;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use restate_sdk::endpoint::{Endpoint, HandlerOptions, ServiceOptions};
@@ -29,9 +32,10 @@ use restate_sdk::service::IntoServiceDefinition;
 pub(crate) use call::Target;
 
 use crate::connect::ConnectError;
+use crate::open_calls::OpenCalls;
 
 /// Layout of the objects' state. A program of another version refuses to use the server.
-pub(crate) const LAYOUT: &str = "2";
+pub(crate) const LAYOUT: &str = "3";
 /// Name of the layout in the metadata of each service.
 pub(crate) const LAYOUT_NAME: &str = "pirn-layout";
 
@@ -70,12 +74,14 @@ fn options(has_state: bool) -> ServiceOptions {
 
 /// Creates the endpoint with all objects.
 /// A call must be signed by one of the keys; without keys every call is accepted.
-pub(crate) fn endpoint(identity_keys: &[String]) -> Result<Endpoint, ConnectError> {
+/// Runs of calls of `own` are delivered to `open`.
+pub(crate) fn endpoint(identity_keys: &[String], open: Arc<OpenCalls>) -> Result<Endpoint, ConnectError> {
     // State is sent with the call: saves the round trips, and the state of these calls is small.
     let eager = || HandlerOptions::new().enable_lazy_state(false);
     let run = options(true)
         .handler("commit_little", eager())
-        .handler("assign_little", eager());
+        .handler("assign_little", eager())
+        .handler("own", eager());
     let process = options(true).handler("put", eager()).handler("inbox", eager());
     let mut builder = Endpoint::builder();
     for key in identity_keys {
@@ -83,7 +89,7 @@ pub(crate) fn endpoint(identity_keys: &[String]) -> Result<Endpoint, ConnectErro
         builder = added.map_err(|error| ConnectError::IdentityKey(format!("{key}: {error}")))?;
     }
     let endpoint = builder
-        .bind(run::RunObject.into_service_definition().options(run))
+        .bind(run::RunObject { open }.into_service_definition().options(run))
         .bind(session::SessionObject.into_service_definition().options(options(true)))
         .bind(content::ContentObject.into_service_definition().options(options(true)))
         .bind(process::ProcessObject.into_service_definition().options(process))

@@ -2,17 +2,21 @@
 #![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use restate_sdk::context::{
-    ContextAwakeables, ContextReadState, ContextWriteState, ObjectContext, SharedObjectContext,
+    ContextAwakeables, ContextReadState, ContextSideEffects, ContextWriteState, ObjectContext, RunFuture,
+    SharedObjectContext,
 };
 use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
+use tokio::sync::Mutex;
 
 use super::call::Target;
 use crate::head::Head;
 use crate::keys;
+use crate::open_calls::{OpenCallEvent, OpenCalls, Place};
 use crate::process_messages::{ClaimReply, ClaimedRun, ProcessMessage, RunSnapshot};
 use crate::wire::{
     CommitCall, CommitContent, CommitReply, ForkReply, JournalRecord, NameCall, NameReply, NotClaimed, OfferCall,
@@ -22,10 +26,30 @@ use crate::wire::{
 
 /// Maximum total size of the first commit's contents that the run object stores a copy of.
 const BEGUN_BYTES: usize = 8 << 10;
+/// Limits of the commits that one call of `own` executes, because a repeated attempt executes them again.
+const MOST_COMMITS: usize = 1_000;
+const MOST_COMMIT_BYTES: usize = 4 << 20;
+/// Delay before a run is offered to all processes because the process of its call of `own` did not take it.
+const UNTAKEN_MS: u64 = 1_000;
 /// Promises that are resolved at the end of the run.
 const ENDS: &str = "ends";
 
-pub(super) struct RunObject;
+pub(super) struct RunObject {
+    pub(super) open: Arc<OpenCalls>,
+}
+
+/// Place of the present attempt of a call of `own`.
+type CallPlace = Arc<Mutex<Option<Place>>>;
+
+/// Reason for the end of a call of `own`.
+enum OwnEnd {
+    /// The run has ended, or the process has lost its claim.
+    Ended,
+    /// The process owns the run, and commits by separate calls.
+    Owned,
+    /// The process did not take over the run.
+    Untaken,
+}
 
 #[restate_sdk::object(name = "PirnRun", client_visibility = "pub(super)")]
 impl RunObject {
@@ -65,6 +89,14 @@ impl RunObject {
     #[handler]
     async fn assign_little(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
         assign(&ctx, &process.0).await
+    }
+
+    /// Claims the run for the process that executes this call, and then executes the commits of that process while it makes
+    /// them in close succession. Without a place in that process, or after a release before the first commit, the run is offered
+    /// to all processes.
+    #[handler]
+    async fn own(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<(), HandlerError> {
+        own(&ctx, &self.open).await
     }
 
     #[handler]
@@ -160,36 +192,53 @@ impl RunObject {
 }
 
 async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<CommitReply>, HandlerError> {
-    let kept = head(ctx).await?;
+    let mut kept = head(ctx).await?;
+    let reply = made(ctx, &mut kept, &call).await?;
+    Ok(Json(reply))
+}
+
+/// Executes a commit on the run with this head, and changes the head. A refused commit changes nothing.
+async fn made(
+    ctx: &ObjectContext<'_>,
+    kept: &mut Option<Head>,
+    call: &CommitCall,
+) -> Result<CommitReply, HandlerError> {
     // Resent because its answer was lost: answer again, change nothing.
-    if let Some(made) = kept.as_ref().filter(|head| head.has_made(&call)) {
+    if let Some(made) = kept.as_ref().filter(|head| head.has_made(call)) {
         let (steps, epoch) = (made.steps, None);
-        return Ok(Json(CommitReply::Done { steps, epoch }));
+        return Ok(CommitReply::Done { steps, epoch });
     }
     let before = match &call.start {
         // Hidden runs count: their forks name them by this id.
         Some(_) if kept.is_some() => Err(Refusal::RunExists),
         Some(start) => begin(ctx, start).await?,
-        None => match kept.filter(|head| !head.is_hidden) {
-            Some(head) => head.admits(&call).map(|()| head),
+        None => match kept.as_ref().filter(|head| !head.is_hidden) {
+            Some(head) => head.admits(call).map(|()| head.clone()),
             None => Err(Refusal::NoSuchRun(ctx.key().to_owned())),
         },
     };
     let mut head = match before {
         Ok(head) => head,
-        Err(refusal) => return Ok(Json(CommitReply::Refused(refusal))),
+        Err(refusal) => {
+            if let Some(start) = &call.start
+                && let Some(by) = &start.namer
+            {
+                unname_start(ctx, start, by);
+            }
+            return Ok(CommitReply::Refused(refusal));
+        }
     };
     let mut naming = NamedContents::default();
-    if let Err(refusal) = name_all(ctx, &call, &head, &mut naming).await? {
+    if let Err(refusal) = name_all(ctx, call, &head, &mut naming).await? {
         // Names of a refused commit would retain contents for ever.
         naming.undo(ctx);
         if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
             // `begin` has counted the fork.
             Target::run(&base.run, "unfork").tell(ctx, ());
         }
-        return Ok(Json(CommitReply::Refused(refusal)));
+        return Ok(CommitReply::Refused(refusal));
     }
-    keep_texts(ctx, &call, &head).await?;
+    keep_texts(ctx, call, &head).await?;
     // Nothing is refused below: the writes start here.
     for (step, record) in (head.steps + 1..).zip(&call.records) {
         ctx.set(&keys::record(step), Json(record.clone()));
@@ -210,18 +259,117 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
     }
     // Only for a run without an owner: a process that executes the run it starts has the contents already.
     if call.start.as_ref().is_some_and(|start| start.carrier.is_none()) {
-        ctx.set(keys::BEGUN, Json(begun_texts(&call)));
+        ctx.set(keys::BEGUN, Json(begun_texts(call)));
     }
-    head.take(&call);
+    head.take(call);
     // After `take`, because it needs the new status, and before the head is written, because it may end the claim.
-    stand(ctx, &mut head, &call).await?;
+    stand(ctx, &mut head, call).await?;
     let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
     let steps = head.steps;
-    ctx.set(keys::HEAD, Json(head));
-    Ok(Json(CommitReply::Done {
+    ctx.set(keys::HEAD, Json(head.clone()));
+    *kept = Some(head);
+    Ok(CommitReply::Done {
         steps,
         epoch: epoch.flatten(),
-    }))
+    })
+}
+
+/// Removes the names that a refused start has made before it was sent.
+fn unname_start(ctx: &ObjectContext<'_>, start: &StartCall, by: &str) {
+    for hash in std::iter::once(&start.definition)
+        .chain(&start.contents)
+        .collect::<BTreeSet<_>>()
+    {
+        let call = UnnameCall {
+            by: by.to_owned(),
+            is_freed: true,
+        };
+        Target::content(hash, "unname").tell(ctx, call);
+    }
+}
+
+/// Executes the call [`RunObject::own`].
+async fn own(ctx: &ObjectContext<'_>, open: &Arc<OpenCalls>) -> Result<(), HandlerError> {
+    // Of this attempt. A repeated attempt reads the events of former attempts from the journal and has no place, so its first new
+    // event is `Idle`.
+    let place = CallPlace::default();
+    let (open, run, reserved) = (Arc::clone(open), ctx.key().to_owned(), Arc::clone(&place));
+    let accepted = ctx.run(move || async move {
+        let (accepted, process) = open.accept(&run).unzip();
+        *reserved.lock().await = accepted;
+        Ok(Json(process.map(|process| process.to_string())))
+    });
+    let Json(process) = accepted.name("accept").await?;
+    let Some(process) = process else {
+        if let Some(head) = head(ctx).await? {
+            Target::queue("offer").tell(ctx, offer(&head));
+        }
+        return Ok(());
+    };
+    // Otherwise it has ended or has an owner.
+    let Ok(given) = claimed(ctx, &process).await? else {
+        return Ok(());
+    };
+    let ticket = Ticket {
+        process,
+        epoch: given.epoch,
+    };
+    match commits(ctx, &place, &ticket, *given).await {
+        Ok(OwnEnd::Ended) => Ok(()),
+        Ok(OwnEnd::Untaken) => give_up(ctx, &ticket, Some(UNTAKEN_MS)).await,
+        // After an error, such as a cancelled call, the process makes the commit again by a separate call.
+        Ok(OwnEnd::Owned) | Err(_) => {
+            // The process object must have the claim in its list, so that the claim expires when the process dies.
+            Target::process(&ticket.process, "carries").tell(ctx, (ctx.key().to_owned(), ticket.epoch));
+            Ok(())
+        }
+    }
+}
+
+/// Executes the commits of the run's owner until it pauses.
+async fn commits(
+    ctx: &ObjectContext<'_>,
+    place: &CallPlace,
+    ticket: &Ticket,
+    given: ClaimedRun,
+) -> Result<OwnEnd, HandlerError> {
+    let mut kept = head(ctx).await?;
+    let (mut given, mut bytes) = (Some(given), 0);
+    for _ in 0..MOST_COMMITS {
+        let (at, process, given) = (Arc::clone(place), ticket.process.clone(), given.take());
+        let next = ctx.run(move || async move {
+            let event = match &mut *at.lock().await {
+                Some(place) => place.next(&process, given).await,
+                None if given.is_some() => OpenCallEvent::Refused,
+                None => OpenCallEvent::Idle,
+            };
+            Ok(Json(event))
+        });
+        let reply = match next.name("commit").await?.0 {
+            OpenCallEvent::Commit(call) => {
+                bytes += call.bytes();
+                Some(made(ctx, &mut kept, &call).await?)
+            }
+            OpenCallEvent::Read => None,
+            OpenCallEvent::Idle => return Ok(OwnEnd::Owned),
+            OpenCallEvent::Refused => return Ok(OwnEnd::Untaken),
+        };
+        let is_ended = kept.as_ref().and_then(Head::ticket).as_ref() != Some(ticket);
+        if is_ended {
+            // Its answer shows that the state is written: whoever learns of the end finds the run ended.
+            ctx.run(|| async { Ok(()) }).name("written").await?;
+        }
+        if let Some(place) = &mut *place.lock().await {
+            place.answer(reply);
+        }
+        if is_ended {
+            return Ok(OwnEnd::Ended);
+        }
+        if bytes > MOST_COMMIT_BYTES {
+            break;
+        }
+    }
+    Ok(OwnEnd::Owned)
 }
 
 async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
@@ -375,7 +523,7 @@ async fn name_all(
     head: &Head,
     naming: &mut NamedContents,
 ) -> Result<Result<(), Refusal>, HandlerError> {
-    let begun = call.start.iter();
+    let begun = call.start.iter().filter(|start| start.namer.is_none());
     let begun = begun.flat_map(|start| std::iter::once(&start.definition).chain(&start.contents));
     let named = not_given(call, begun.chain(&call.names).cloned());
     if let Some(hash) = naming.name(ctx, &named, &by_run(ctx.key())).await? {
@@ -452,7 +600,8 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
     let mut kept = Vec::new();
     let mut seen = BTreeSet::new();
     for content in &call.contents {
-        if !seen.insert(&content.hash) {
+        let is_named = head.namer.is_some() && begun.contains(&content.hash) && !call.names.contains(&content.hash);
+        if is_named || !seen.insert(&content.hash) {
             continue;
         }
         let of_run = begun.contains(&content.hash) || call.names.contains(&content.hash);
@@ -496,7 +645,8 @@ async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> R
         if head.carrier.is_some() {
             carried(ctx, head);
         } else {
-            Target::queue("offer").tell(ctx, offer(head));
+            // The worker that receives the call owns the run if it has room.
+            Target::run(&head.id, "own").tell(ctx, ());
         }
     }
     if call.session.is_some() {
@@ -564,11 +714,17 @@ async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError>
     }
     let mut bytes = head.bytes + head.snapshot_bytes;
     let mut freed = Vec::new();
-    for hash in head.named(more) {
-        let call = UnnameCall {
-            by: by_run(ctx.key()),
-            is_freed: true,
-        };
+    let by = |by: &str, named: Vec<String>| named.into_iter().map(|hash| (by.to_owned(), hash)).collect::<Vec<_>>();
+    let named = match &head.namer {
+        None => by(&by_run(ctx.key()), head.named(more)),
+        Some(namer) => {
+            let mut named = by(namer, head.named(Vec::new()));
+            named.extend(by(&by_run(ctx.key()), more));
+            named
+        }
+    };
+    for (by, hash) in named {
+        let call = UnnameCall { by, is_freed: true };
         // Sent in parallel and awaited below, because the answer contains the freed bytes.
         freed.push(Target::content(&hash, "unname").ask::<_, u64>(ctx, call).call());
     }

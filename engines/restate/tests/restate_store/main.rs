@@ -4,6 +4,7 @@
 mod ended;
 mod identity;
 mod offered;
+mod owned;
 #[path = "../server/mod.rs"]
 mod server;
 mod tls;
