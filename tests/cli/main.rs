@@ -8,6 +8,7 @@ mod folder;
 mod mistakes;
 mod output;
 mod providers;
+mod real_model;
 mod run;
 #[cfg(feature = "studio")]
 mod run_page;
