@@ -22,5 +22,8 @@ fn a_small_real_model_plans_a_workflow_that_completes() {
         .expect("the script starts");
     let told = String::from_utf8_lossy(&planned.stdout);
     let errors = String::from_utf8_lossy(&planned.stderr);
-    assert!(planned.status.success() && told.contains("1 of 1 tasks"), "{told}\n{errors}");
+    assert!(
+        planned.status.success() && told.contains("1 of 1 tasks"),
+        "{told}\n{errors}"
+    );
 }
