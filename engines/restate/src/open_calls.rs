@@ -1,7 +1,7 @@
 //! Open calls of this process: calls of the handler `own` of a run, which execute the commits of the run while it makes progress.
 //!
-//! A commit through an open call is one entry of that call's journal. A commit without one is a call of its own, which costs
-//! the server several times as much.
+//! A commit through an open call is one entry of the call's journal. A commit by a separate call costs the server several times as
+//! much.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,9 +20,9 @@ use crate::wire::{CommitCall, CommitReply};
 /// Maximum number of open calls of a process.
 // A server executes 1,000 calls at a time by default, and heartbeats are among them.
 const MOST_OPEN: usize = 200;
-/// Time without a commit after which a call ends. A call of its own for each commit costs little in comparison with slower steps.
+/// Time without a commit after which a call ends. Slower steps cost more than the separate calls of their commits.
 const IDLE: Duration = Duration::from_millis(200);
-/// Maximum duration of a call, so that open calls cannot keep others waiting for longer.
+/// Maximum duration of a call. Bounds the time for which open calls occupy the server's capacity.
 const MOST_TIME: Duration = Duration::from_secs(5);
 
 /// Next event of an open call: an entry of its journal, with which a repeated call reproduces the commits.
@@ -70,7 +70,7 @@ pub(crate) struct Place {
     requests: Option<UnboundedReceiver<Request>>,
     // Weak, so that the registry has the only sender, and removing it ends the call.
     own_requests: Option<WeakUnboundedSender<Request>>,
-    /// Request whose event is being executed.
+    /// Request of the present event.
     executed: Option<Request>,
     ends: Instant,
 }

@@ -1,4 +1,4 @@
-//! Names of contents for starting runs. Runs that start at the same time with the same content share one call of its object.
+//! Names of contents for starting runs. Concurrent starts with an equal content share one call of the content object.
 //!
 //! A content object executes one call at a time, so a call for each run would limit the starts of a workflow to the rate of
 //! calls of one object: that of the workflow's definition.
@@ -54,8 +54,8 @@ pub(crate) fn of_start(commit: &Commit) -> Vec<ContentHash> {
     hashes
 }
 
-/// Returns the name under which an attempt to start a run names contents. Another attempt with the same run id has another name,
-/// so removing the names of a refused attempt does not free contents of the run.
+/// Returns the name under which an attempt to start a run names contents. The name is unique for each attempt, so removing the
+/// names of a refused attempt does not free contents of a started run.
 pub(crate) fn namer(run: &str, key: &CallKey) -> String {
     format!("start {key} {run}")
 }

@@ -356,7 +356,7 @@ async fn commits(
         };
         let is_ended = kept.as_ref().and_then(Head::ticket).as_ref() != Some(ticket);
         if is_ended {
-            // Its answer shows that the state is written: whoever learns of the end finds the run ended.
+            // Acknowledged after the writes above, so a reader who knows of the end finds the run ended.
             ctx.run(|| async { Ok(()) }).name("written").await?;
         }
         if let Some(place) = &mut *place.lock().await {

@@ -89,7 +89,7 @@ fn an_acknowledged_commit_is_read_at_once_and_a_cancelled_killed_or_idle_call_lo
                     open_call(&server, &run).is_none().then_some(())
                 }),
                 how @ (1 | 2) => {
-                    // Read first: the state of a killed call includes the commits of which the process was told.
+                    // Read first: then the state includes all acknowledged commits before the call is killed.
                     assert_eq!(bodies(&store, &run), expected);
                     if let Some((call, _)) = open_call(&server, &run) {
                         let how = if how == 1 { "cancel" } else { "kill" };
