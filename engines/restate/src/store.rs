@@ -337,15 +337,15 @@ impl Inner {
         if call.start.is_none() {
             call.ticket = self.held.ticket(&commit.run);
         }
-        let named = start_names::of_start(commit);
-        if let Some(start) = call.start.as_mut().filter(|_| !named.is_empty()) {
+        let contents = start_names::of_start(commit);
+        if let Some(start) = call.start.as_mut().filter(|_| !contents.is_empty()) {
             let namer = start_names::namer(&commit.run, &key);
             let text = |hash: &ContentHash| {
                 let content = commit.contents.iter().find(|content| content.hash() == *hash);
                 let content = content.filter(|_| !self.held.is_kept(hash));
                 content.map(|content| content.text().to_string())
             };
-            self.start_names.name(&self.server, &named, &namer, text).await?;
+            self.start_names.name(&self.server, &contents, &namer, text).await?;
             start.namer = Some(namer);
         }
         // For a small run, sending its whole state is cheaper than a round trip for each key.

@@ -717,8 +717,8 @@ async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError>
     let by = |by: &str, named: Vec<String>| named.into_iter().map(|hash| (by.to_owned(), hash)).collect::<Vec<_>>();
     let named = match &head.namer {
         None => by(&by_run(ctx.key()), head.named(more)),
-        Some(namer) => {
-            let mut named = by(namer, head.named(Vec::new()));
+        Some(start) => {
+            let mut named = by(start, head.named(Vec::new()));
             named.extend(by(&by_run(ctx.key()), more));
             named
         }
