@@ -110,9 +110,13 @@ struct RunGenerations {
     ended: u32,
     /// The run that was tracked last.
     last: Option<Arc<SupervisorHandle>>,
-    /// Runs of this id that start once the bus has handled the ends of their predecessors.
-    waiting: Vec<Arc<SupervisorHandle>>,
+    /// `None` for almost every run. Boxed, because each waiting run has an entry.
+    successors: Option<Box<Successors>>,
 }
+
+/// Runs of one id that start once the bus has handled the ends of their predecessors.
+#[derive(Default)]
+struct Successors(Vec<Arc<SupervisorHandle>>);
 
 /// The events that a run had raised in earlier processes.
 pub(crate) struct ResumedEvents {
@@ -317,7 +321,7 @@ impl ArbiterSubscriptions {
     pub(crate) fn holds_start(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
         match self.lives.borrow_mut().get_mut(run_id) {
             Some(lives) if lives.ended > 0 => {
-                lives.waiting.push(Arc::clone(run));
+                lives.successors.get_or_insert_default().0.push(Arc::clone(run));
                 true
             }
             Some(_) | None => false,
@@ -341,7 +345,7 @@ impl ArbiterSubscriptions {
         lives.ended -= 1;
         // A start earlier would lose its waits and subscribers, which the bus removes by id.
         if lives.ended == 0 {
-            for run in std::mem::take(&mut lives.waiting) {
+            for run in lives.successors.take().into_iter().flat_map(|successors| successors.0) {
                 run.do_send(SupervisorMsg::Begin);
             }
         }
