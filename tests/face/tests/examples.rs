@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use pirn::serde_json::{Value, from_str, json};
 use pirn::workflow::{
-    Ask, Assign, Back, Code, Context, Join, JoinWhen, Llm, Loop, LoopLimit, MapItems, Subgraph, VariableType, Wait,
-    triggered, workflow,
+    Ask, Assign, Back, Code, Context, Join, JoinWhen, Llm, Loop, LoopLimit, MapItems, Subgraph, ToolRoundLimit,
+    VariableType, Wait, triggered, workflow,
 };
 use pirn::{
-    CodeModeLimits, DynamicConfig, DynamicLimits, EventType, ExecuteTriggeredSubgraph, Role, ScheduleDefinition,
-    TriggerAction, TriggerDefinition, TriggerInput, WorkflowDefinition,
+    CodeModeLimits, DynamicConfig, DynamicConsent, DynamicForm, DynamicLimits, EventType, ExecuteTriggeredSubgraph,
+    Role, ScheduleDefinition, TriggerAction, TriggerDefinition, TriggerInput, WorkflowDefinition,
 };
 
 /// A file of `examples/` with its workflows and its triggers outside of workflows.
@@ -30,6 +30,7 @@ fn examples() -> Vec<Written> {
         ("steering/workflow.json", vec![report()], vec![]),
         ("refine.json", vec![refine()], vec![]),
         ("dynamic/dynamic.json", vec![planner(), length()], vec![]),
+        ("dynamic/real.json", vec![real_planner()], vec![]),
         ("dynamic/code.json", vec![accountant(), expenses()], vec![]),
         ("nightly.json", vec![digest(), three_days()], vec![nightly()]),
         ("approval/workflow.json", vec![approval()], vec![]),
@@ -81,6 +82,29 @@ fn planner() -> WorkflowDefinition {
                       result.";
         let plan = Llm::prompt(prompt).profile_id("planner").dynamic(rules);
         let plan = flow.then(start, "plan", plan.tools(["run_workflow", "workflow:length"]));
+        let end = flow.end_with("end", "output.content");
+        flow.edge(plan, end);
+    })
+}
+
+fn real_planner() -> WorkflowDefinition {
+    workflow("real-planner", "start", |flow, start| {
+        flow.input_schema(json!({"type": "string"}).as_object().cloned().unwrap_or_default());
+        let rules = DynamicConfig {
+            allow: Some(vec![DynamicForm::Script]),
+            profiles: Some(vec!["worker".to_owned()]),
+            consent: Some(DynamicConsent::Auto),
+            limits: DynamicLimits {
+                agents: Some(8),
+                concurrency: Some(2),
+                time_ms: Some(600_000),
+                ..DynamicLimits::default()
+            },
+            ..DynamicConfig::default()
+        };
+        let plan = Llm::prompt("{{input}}").profile_id("planner").dynamic(rules);
+        let plan = plan.max_tool_rounds(2_u32).on_limit(ToolRoundLimit::Answer);
+        let plan = flow.then(start, "plan", plan.tools(["run_workflow"]));
         let end = flow.end_with("end", "output.content");
         flow.edge(plan, end);
     })
