@@ -1,6 +1,6 @@
 //! External messages to a run, and the handle that sends them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
@@ -213,6 +213,10 @@ pub enum RunEnd<'a> {
     Left(&'a RunError),
 }
 
+/// [`SupervisorHandle::began_at`] of a run that has not begun. No time has its highest bit, which is [`HAS_LEFT`].
+const NOT_BEGUN: u64 = u64::MAX >> 1;
+const HAS_LEFT: u64 = 1 << 63;
+
 /// Address of a run. Messages are delivered in FIFO order. Consecutive events are batched into one message as long as no other
 /// message is sent between them.
 pub(crate) struct SupervisorHandle {
@@ -224,10 +228,9 @@ pub(crate) struct SupervisorHandle {
     raised: OnceLock<Batches<RaisedEvent>>,
     /// Metadata from the caller that started the run.
     metadata: Option<Arc<Map<String, Value>>>,
-    /// Time when the run began, in milliseconds since the Unix epoch; `u64::MAX` before, and for a resumed run.
+    /// Time when the run began, in milliseconds since the Unix epoch; [`NOT_BEGUN`] before, and for a resumed run. [`HAS_LEFT`] is
+    /// added when the engine removes the run: a field for it would increase each waiting run.
     began_at: AtomicU64,
-    /// The engine has removed the run.
-    has_left: AtomicBool,
     /// Resolve with the run's outcome, and once the run and everything that it started have ended.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
@@ -244,8 +247,7 @@ impl SupervisorHandle {
             handled: AtomicU32::new(0),
             raised: OnceLock::new(),
             metadata,
-            began_at: AtomicU64::new(u64::MAX),
-            has_left: AtomicBool::new(false),
+            began_at: AtomicU64::new(NOT_BEGUN),
             ends,
         }
     }
@@ -257,17 +259,17 @@ impl SupervisorHandle {
 
     /// Time when the run began; `None` before, and for a resumed run.
     pub(crate) fn began_at(&self) -> Option<Millis> {
-        Some(self.began_at.load(Ordering::Relaxed)).filter(|at| *at != u64::MAX)
+        Some(self.began_at.load(Ordering::Relaxed) & !HAS_LEFT).filter(|at| *at != NOT_BEGUN)
     }
 
     /// Marks the run as removed from its engine.
     pub(crate) fn leaves(&self) {
-        self.has_left.store(true, Ordering::Relaxed);
+        self.began_at.fetch_or(HAS_LEFT, Ordering::Relaxed);
     }
 
     /// True if the engine has removed the run, which has ended or left. Exact on the run's own thread, which removes it.
     pub(crate) fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed)
+        self.began_at.load(Ordering::Relaxed) & HAS_LEFT != 0
     }
 
     /// Metadata from the caller that started the run.
