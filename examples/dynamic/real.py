@@ -38,23 +38,6 @@ PROFILES = {
 }
 
 
-def profiles(address):
-    """Profiles with the model at `address`."""
-    return [
-        {
-            "id": name,
-            "provider": "openai",
-            "model": model.NAME,
-            "endpoint": f"{address}/v1",
-            "parameters": parameters,
-            # On a machine without a graphics card, reading the conversation takes a while.
-            "timeouts": {"firstTokenMs": 300_000, "totalMs": 600_000},
-            "limits": {"requestsAtOnce": 1},
-        }
-        for name, parameters in PROFILES.items()
-    ]
-
-
 def topics(task):
     """The words of a task that its workflow must contain."""
     found = re.fullmatch(r"Compare (\w+) and (\w+)\.|Write an? (\w+) about the (\w+),.*", task)
@@ -85,6 +68,7 @@ def planned(task, pirn, config, events):
 folder, pirn, tasks = Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or TASKS
 server = model.serve(folder, (Path(model.__file__).parent / "tools.jinja").read_text())
 config = folder / "dynamic.json"
-config.write_text(json.dumps({"profiles": profiles(server.listening_address)}, indent=2))
+profiles = [model.profile(name, server.listening_address, parameters) for name, parameters in PROFILES.items()]
+config.write_text(json.dumps({"profiles": profiles}, indent=2))
 count = sum(planned(task, pirn, config, folder / "dynamic-events.jsonl") for task in tasks)
 print(f"{count} of {len(tasks)} tasks: a workflow about the task was planned and has completed")

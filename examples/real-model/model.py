@@ -7,6 +7,20 @@ NAME = "gemma-3-270m"
 CONTEXT = 32768
 
 
+def profile(name, address, parameters):
+    """A profile of `pirn.toml` with the model at `address`."""
+    return {
+        "id": name,
+        "provider": "openai",
+        "model": NAME,
+        "endpoint": f"{address}/v1",
+        "parameters": parameters,
+        # On a machine without a graphics card, reading the conversation takes a while.
+        "timeouts": {"firstTokenMs": 900_000, "totalMs": 1_200_000},
+        "limits": {"requestsAtOnce": 1},
+    }
+
+
 def serve(folder, template=None):
     """Starts the server, with the model's file in `folder`, and returns it. Its address is `listening_address`. `template` is
     a Jinja template for conversations instead of that of the model's file."""

@@ -23,16 +23,7 @@ def config(desk, address):
     written = tomllib.loads((desk / "pirn.toml").read_text())
     for place, profile in enumerate(written["profiles"]):
         if profile["id"] in REAL:
-            written["profiles"][place] = {
-                "id": profile["id"],
-                "provider": "openai",
-                "model": model.NAME,
-                "endpoint": f"{address}/v1",
-                "parameters": PARAMETERS | REAL[profile["id"]],
-                # On a machine without a graphics card, reading the conversation takes a while.
-                "timeouts": {"firstTokenMs": 900_000, "totalMs": 1_200_000},
-                "limits": {"requestsAtOnce": 1},
-            }
+            written["profiles"][place] = model.profile(profile["id"], address, PARAMETERS | REAL[profile["id"]])
     for tool in written["tools"]:
         tool["command"]["cwd"] = str(desk.resolve())
     return written

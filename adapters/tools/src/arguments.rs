@@ -8,8 +8,13 @@ use serde_json::Value;
 #[cfg(feature = "tools")]
 use super::schema_size::is_bounded;
 
-/// Maximum characters of a displayed fault, which quotes the value or the schema.
-pub(crate) const SHOWN: usize = 400;
+/// Maximum characters of a displayed fault.
+const SHOWN: usize = 400;
+
+/// Returns the beginning of a text that quotes a value or a schema.
+pub(crate) fn shown(quoting: &impl ToString) -> String {
+    quoting.to_string().chars().take(SHOWN).collect()
+}
 
 /// Checker of one tool's arguments.
 pub(super) struct Checker {
@@ -51,8 +56,7 @@ impl Checker {
             };
             check(&self.schema, given)?;
             let place = fault.instance_path().to_string().replace('/', ".");
-            let shown: String = fault.to_string().chars().take(SHOWN).collect();
-            return Err(format!("arguments{place}: {shown}"));
+            return Err(format!("arguments{place}: {}", shown(&fault)));
         }
         check(&self.schema, given)
     }
@@ -80,7 +84,7 @@ fn check_at(place: &str, schema: &Value, given: &Value, depth: usize) -> Result<
     if let Some(Value::Array(allowed)) = schema.get("enum")
         && !allowed.contains(given)
     {
-        let shown: String = Value::Array(allowed.clone()).to_string().chars().take(SHOWN).collect();
+        let shown = shown(&Value::Array(allowed.clone()));
         return Err(format!("{place} must be one of {shown}"));
     }
     if let Value::Object(given) = given {

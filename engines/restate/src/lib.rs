@@ -2,10 +2,10 @@
 //!
 //! A run is one virtual object of a [Restate](https://restate.dev) server: its records, status, timers and claim are the object's
 //! state. A commit is one call of the object, or one entry in the journal of an open call of it; the server executes it atomically,
-//! exactly once, and one at a time. Sessions, contents and processes are objects too. Waits (for a turn, an end, an answer) use the server's awakeables.
-//! Workers serve the objects' code to the server; the models and tools of a run are called by the process that has claimed the
-//! run. A process that sends no heartbeat for the duration of a claim is dead: its runs are
-//! offered to other processes, and its later writes are refused.
+//! exactly once, and one at a time. Sessions, contents and processes are objects too. Waits (for a turn, an end, an answer) use
+//! the server's awakeables. Workers serve the objects' code to the server; the models and tools of a run are called by the process
+//! that has claimed the run. A process that sends no heartbeat for the duration of a claim is dead: its runs are offered to other
+//! processes, and its later writes are refused.
 //!
 //! ```no_run
 //! use pirn_restate::{Endpoint, RestateOptions, RestateStore};

@@ -155,14 +155,9 @@ impl Membership {
         self.open.registered(None);
         for run in self.held.runs() {
             if self.held.lose(&run) {
-                self.assign(Assignment::Lost(run));
+                self.open.assign(Assignment::Lost(run));
             }
         }
-    }
-
-    fn assign(&self, assignment: Assignment) {
-        // The receiver is gone with the engine: the claim expires.
-        drop(self.open.assignments.send(assignment));
     }
 
     async fn wants(&self, process: &str) {
@@ -218,7 +213,7 @@ impl Membership {
                     ProcessMessage::Nothing => self.held.was_sent(),
                     ProcessMessage::Tell { promise, run, body } => {
                         let request = self.held.request(promise);
-                        self.assign(Assignment::Tell { request, run, body });
+                        self.open.assign(Assignment::Tell { request, run, body });
                     }
                 }
                 // Confirmed by the next call, after the messages were handed to the engine.
@@ -246,7 +241,7 @@ impl Membership {
             // The run is assigned again while this process has not released its earlier, expired claim.
             let back = back(GIVEN_BACK);
             if self.held.lose(&run) {
-                self.assign(Assignment::Lost(run.clone()));
+                self.open.assign(Assignment::Lost(run.clone()));
             }
             return Some((run, back));
         }
@@ -255,7 +250,7 @@ impl Membership {
             return Some((run, back(Duration::ZERO)));
         }
         self.held.has(process, given);
-        self.assign(Assignment::Run(run));
+        self.open.assign(Assignment::Run(run));
         None
     }
 

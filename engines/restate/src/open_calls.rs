@@ -47,8 +47,8 @@ type Requests = UnboundedSender<Request>;
 
 /// Open calls of this process, by run.
 pub(crate) struct OpenCalls {
-    pub(crate) held: Arc<LocalClaims>,
-    pub(crate) assignments: UnboundedSender<Assignment>,
+    held: Arc<LocalClaims>,
+    assignments: UnboundedSender<Assignment>,
     state: Mutex<State>,
 }
 
@@ -59,6 +59,15 @@ struct State {
     /// Number of calls that have a place.
     places: usize,
     open: BTreeMap<String, Requests>,
+}
+
+/// Result of a commit through an open call.
+pub(crate) enum CommitAttempt {
+    Done(CommitReply),
+    /// The call ended before its reply.
+    Interrupted,
+    /// The run has no open call.
+    NoCall,
 }
 
 /// Place of one attempt to execute a call. Dropping it ends the attempt's part in the run: a pending commit is then made by a
@@ -114,17 +123,15 @@ impl OpenCalls {
         Some((place, process))
     }
 
-    /// Makes a commit through the run's open call. Gives the commit back if there is none, or if the call ends before its reply.
-    pub(crate) async fn commit(&self, run: &str, call: CommitCall) -> Result<CommitReply, (CommitCall, bool)> {
+    /// Makes a commit through the run's open call.
+    pub(crate) async fn commit(&self, run: &str, call: &CommitCall) -> CommitAttempt {
         let Some(requests) = self.requests(run) else {
-            return Err((call, false));
+            return CommitAttempt::NoCall;
         };
         let (reply, replied) = oneshot::channel();
-        // Copied, because the call may end after it has taken the commit, which is then made again under its key.
-        if requests.send(Request::Commit(Box::new(call.clone()), reply)).is_err() {
-            return Err((call, true));
-        }
-        replied.await.map_err(|_| (call, true))
+        // An error drops `reply`, so that `replied` fails.
+        drop(requests.send(Request::Commit(Box::new(call.clone()), reply)));
+        replied.await.map_or(CommitAttempt::Interrupted, CommitAttempt::Done)
     }
 
     /// Waits until reads of the run see all commits of its open call.
@@ -148,6 +155,12 @@ impl OpenCalls {
         self.state().open.remove(run);
     }
 
+    /// Sends an assignment to the engine.
+    pub(crate) fn assign(&self, assignment: Assignment) {
+        // The receiver is gone with the engine: the claim expires.
+        drop(self.assignments.send(assignment));
+    }
+
     fn requests(&self, run: &str) -> Option<Requests> {
         self.state().open.get(run).cloned()
     }
@@ -162,15 +175,14 @@ impl OpenCalls {
         if self.held.ticket(&run).is_some() {
             // This process has not released its earlier, expired claim yet.
             if self.held.lose(&run) {
-                drop(self.assignments.send(Assignment::Lost(run)));
+                self.assign(Assignment::Lost(run));
             }
             return false;
         }
         // Before the engine has the run, so that its first commit finds the call.
         self.state().open.insert(run.clone(), requests);
         self.held.has(process, given);
-        // The receiver is gone with the engine: the claim expires.
-        drop(self.assignments.send(Assignment::Run(run)));
+        self.assign(Assignment::Run(run));
         true
     }
 }

@@ -4,7 +4,7 @@
 //! calls of one object: that of the workflow's definition.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::join_all;
 use pirn_store::{Commit, ContentHash, Precondition, StoreError};
@@ -29,6 +29,12 @@ struct Pending {
     waiting: Mutex<Vec<Waiting>>,
     /// Held during a call.
     calling: tokio::sync::Mutex<()>,
+}
+
+impl Pending {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Waiting {
@@ -81,16 +87,16 @@ impl StartNames {
         let Some(failed) = failed else { return Ok(()) };
         let unnames = hashes.iter().zip(&named).filter(|(_, named)| matches!(named, Ok(true)));
         join_all(unnames.map(|(hash, _)| async {
-            let call = UnnameCall {
-                by: by.to_owned(),
-                is_freed: true,
-            };
             let target = Target::content(&hash.to_string(), "unname");
             // After a failure the content stays stored without a reader.
-            drop(server.call::<u64>(&target, None, &call).await);
+            drop(server.call::<u64>(&target, None, &UnnameCall::freeing(by)).await);
         }))
         .await;
         Err(failed)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn name_one(
@@ -103,15 +109,13 @@ impl StartNames {
         let hash = hash.to_string();
         let (named, mut is_named) = oneshot::channel();
         let pending = {
-            let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.pending();
             let pending = Arc::clone(all.entry(hash.clone()).or_default());
-            let mut waiting = pending.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.push(Waiting {
+            pending.waiting().push(Waiting {
                 by: by.to_owned(),
                 text,
                 named,
             });
-            drop(waiting);
             pending
         };
         // Those that arrive during a call share the next one.
@@ -120,7 +124,7 @@ impl StartNames {
             return named;
         }
         let batch: Vec<Waiting> = {
-            let mut waiting = pending.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = pending.waiting();
             let most = MOST_IN_CALL.min(waiting.len());
             waiting.drain(..most).collect()
         };
@@ -144,9 +148,8 @@ impl StartNames {
     /// Removes the entry of a content for which no start waits.
     fn forget(&self, hash: &str, pending: &Pending) {
         // Locked first, as for a new start, so that none is added between the two.
-        let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = pending.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.is_empty() {
+        let mut all = self.pending();
+        if pending.waiting().is_empty() {
             all.remove(hash);
         }
     }

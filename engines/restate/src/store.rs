@@ -21,7 +21,7 @@ use crate::connect::{ConnectError, RestateOptions};
 use crate::local_claims::{ClaimedState, LocalClaims, STEP_BYTES, random_name};
 use crate::membership::Membership;
 use crate::objects::{META, Target};
-use crate::open_calls::OpenCalls;
+use crate::open_calls::{CommitAttempt, OpenCalls};
 use crate::start_names::{self, StartNames};
 use crate::wire::{
     CallKey, CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall,
@@ -354,9 +354,9 @@ impl Inner {
         let target = Target::run(&commit.run, handler);
         // With a claim the head remembers the last commit, so the server need not store an idempotency key.
         let remembered = call.ticket.is_none().then(|| key.to_string());
-        let reply = match self.through_open_call(call, commit).await? {
-            Ok(reply) => reply,
-            Err(call) => self.server.call(&target, remembered.as_deref(), &call).await?,
+        let reply = match self.through_open_call(&call, commit).await? {
+            Some(reply) => reply,
+            None => self.server.call(&target, remembered.as_deref(), &call).await?,
         };
         match reply {
             CommitReply::Refused(refusal) => Err(refusal.error(&commit.run)),
@@ -377,29 +377,26 @@ impl Inner {
         }
     }
 
-    /// Makes a commit through the run's open call. Gives the commit back if it needs a separate call.
-    async fn through_open_call(
-        &self,
-        call: CommitCall,
-        commit: &Commit,
-    ) -> Result<Result<CommitReply, CommitCall>, StoreError> {
+    /// Makes a commit through the run's open call. Returns `None` if it needs a separate call.
+    async fn through_open_call(&self, call: &CommitCall, commit: &Commit) -> Result<Option<CommitReply>, StoreError> {
         let open = &self.membership.open;
         let texts = commit.contents.iter().map(|content| content.text().len());
         if call.start.is_some() || kept_bytes(commit) + texts.sum::<usize>() > LARGE_TEXT {
             // The separate call would wait until the open one ends.
             open.close(&commit.run);
-            return Ok(Err(call));
+            return Ok(None);
         }
-        let (call, was_open) = match open.commit(&commit.run, call).await {
-            Ok(reply) => return Ok(Ok(reply)),
-            Err(given_back) => given_back,
-        };
-        if let Some(Ticket { process, epoch }) = call.ticket.as_ref().filter(|_| was_open) {
+        match open.commit(&commit.run, call).await {
+            CommitAttempt::Done(reply) => return Ok(Some(reply)),
+            CommitAttempt::Interrupted => {}
+            CommitAttempt::NoCall => return Ok(None),
+        }
+        if let Some(Ticket { process, epoch }) = &call.ticket {
             // The open call would have recorded this at its end, but it may have been killed.
             let carries = Target::process(process, "carries");
             self.server.call::<()>(&carries, None, &(&commit.run, epoch)).await?;
         }
-        Ok(Err(call))
+        Ok(None)
     }
 
     async fn claim(&self, run: String) -> Result<(), StoreError> {

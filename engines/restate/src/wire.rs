@@ -330,6 +330,23 @@ fn texts(hashes: &[ContentHash]) -> Vec<String> {
     hashes.iter().map(ToString::to_string).collect()
 }
 
+impl UnnameCall {
+    /// Removes the name `by`, and deletes the content if no name remains.
+    pub(crate) fn freeing(by: &str) -> Self {
+        Self {
+            by: by.to_owned(),
+            is_freed: true,
+        }
+    }
+}
+
+impl StartCall {
+    /// Returns the hashes of the contents that a start names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.definition).chain(&self.contents)
+    }
+}
+
 impl CommitCall {
     /// Returns the size of the records and contents.
     pub(crate) fn bytes(&self) -> usize {

@@ -65,18 +65,25 @@ fn first() -> WorkflowDefinition {
     })
 }
 
+/// Lets submitted workflows have agents with the profile `worker`, two at a time.
+fn worked_by_two(agents: u64, time_ms: u64) -> DynamicConfig {
+    DynamicConfig {
+        profiles: Some(vec!["worker".to_owned()]),
+        limits: DynamicLimits {
+            agents: Some(agents),
+            concurrency: Some(2),
+            time_ms: Some(time_ms),
+            ..DynamicLimits::default()
+        },
+        ..DynamicConfig::default()
+    }
+}
+
 fn planner() -> WorkflowDefinition {
     workflow("planner", "start", |flow, start| {
         let rules = DynamicConfig {
-            profiles: Some(vec!["worker".to_owned()]),
             tools: Some(vec!["workflow:length".to_owned()]),
-            limits: DynamicLimits {
-                agents: Some(5),
-                concurrency: Some(2),
-                time_ms: Some(120_000),
-                ..DynamicLimits::default()
-            },
-            ..DynamicConfig::default()
+            ..worked_by_two(5, 120_000)
         };
         let prompt = "Compare {{input}}. Write a workflow of several agents for it, run it with run_workflow, and answer with its \
                       result.";
@@ -92,15 +99,8 @@ fn real_planner() -> WorkflowDefinition {
         flow.input_schema(json!({"type": "string"}).as_object().cloned().unwrap_or_default());
         let rules = DynamicConfig {
             allow: Some(vec![DynamicForm::Script]),
-            profiles: Some(vec!["worker".to_owned()]),
             consent: Some(DynamicConsent::Auto),
-            limits: DynamicLimits {
-                agents: Some(8),
-                concurrency: Some(2),
-                time_ms: Some(600_000),
-                ..DynamicLimits::default()
-            },
-            ..DynamicConfig::default()
+            ..worked_by_two(8, 600_000)
         };
         let plan = Llm::prompt("{{input}}").profile_id("planner").dynamic(rules);
         let plan = plan.max_tool_rounds(2_u32).on_limit(ToolRoundLimit::Answer);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::limits::CallLimits;
-use crate::arguments::SHOWN;
+use crate::arguments::shown;
 use crate::template::Template;
 
 /// Maximum length of a tool's name that every provider accepts.
@@ -159,8 +159,7 @@ fn schema(fields: &mut Fields<'_>) -> Value {
         fields.fault("inputSchema/type", "must be \"object\": a call's arguments have names");
     }
     if let Err(error) = jsonschema::validator_for(&schema) {
-        let shown: String = error.to_string().chars().take(SHOWN).collect();
-        fields.fault("inputSchema", format!("is not a JSON Schema: {shown}"));
+        fields.fault("inputSchema", format!("is not a JSON Schema: {}", shown(&error)));
     }
     schema
 }

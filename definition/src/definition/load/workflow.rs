@@ -154,10 +154,10 @@ struct Head {
     _config: Option<IgnoredAny>,
 }
 
-/// Removes a member; a `null` member counts as absent.
-/// The names of the ends of an edge.
+/// Names of the ends of an edge.
 const EDGE_ENDS: &[&str] = &["from", "to", "sourceNodeId", "targetNodeId"];
 
+/// Removes a member; a `null` member counts as absent.
 fn take_given(tree: &mut Tree, key: &str) -> Option<Member> {
     tree.take(key)
         .filter(|member| !matches!(member.value.value, Json::Null))

@@ -123,10 +123,7 @@ impl ContentObject {
         let text = ctx.get::<Json<String>>(TEXT).await?;
         if let Some(before) = ctx.get::<Json<String>>(FOLLOWS).await? {
             // One-way: waiting would nest calls to the length of the chain.
-            let call = UnnameCall {
-                by: by_content(ctx.key()),
-                is_freed: true,
-            };
+            let call = UnnameCall::freeing(&by_content(ctx.key()));
             Target::content(&before.0, "unname").tell(&ctx, call);
         }
         ctx.clear_all();

@@ -276,15 +276,8 @@ async fn made(
 
 /// Removes the names that a refused start has made before it was sent.
 fn unname_start(ctx: &ObjectContext<'_>, start: &StartCall, by: &str) {
-    for hash in std::iter::once(&start.definition)
-        .chain(&start.contents)
-        .collect::<BTreeSet<_>>()
-    {
-        let call = UnnameCall {
-            by: by.to_owned(),
-            is_freed: true,
-        };
-        Target::content(hash, "unname").tell(ctx, call);
+    for hash in start.named().collect::<BTreeSet<_>>() {
+        Target::content(hash, "unname").tell(ctx, UnnameCall::freeing(by));
     }
 }
 
@@ -524,7 +517,7 @@ async fn name_all(
     naming: &mut NamedContents,
 ) -> Result<Result<(), Refusal>, HandlerError> {
     let begun = call.start.iter().filter(|start| start.namer.is_none());
-    let begun = begun.flat_map(|start| std::iter::once(&start.definition).chain(&start.contents));
+    let begun = begun.flat_map(StartCall::named);
     let named = not_given(call, begun.chain(&call.names).cloned());
     if let Some(hash) = naming.name(ctx, &named, &by_run(ctx.key())).await? {
         return Ok(Err(Refusal::NoSuchContent(hash)));
@@ -714,19 +707,15 @@ async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError>
     }
     let mut bytes = head.bytes + head.snapshot_bytes;
     let mut freed = Vec::new();
-    let by = |by: &str, named: Vec<String>| named.into_iter().map(|hash| (by.to_owned(), hash)).collect::<Vec<_>>();
-    let named = match &head.namer {
-        None => by(&by_run(ctx.key()), head.named(more)),
-        Some(start) => {
-            let mut named = by(start, head.named(Vec::new()));
-            named.extend(by(&by_run(ctx.key()), more));
-            named
-        }
-    };
+    let run = by_run(ctx.key());
+    let begun_by = head.namer.as_deref().unwrap_or(&run);
+    let begun = head.begun_contents().map(|hash| (begun_by, hash));
+    // A set, because the start and a later commit may name one content.
+    let named: BTreeSet<(&str, &String)> = begun.chain(more.iter().map(|hash| (&*run, hash))).collect();
     for (by, hash) in named {
-        let call = UnnameCall { by, is_freed: true };
+        let call = UnnameCall::freeing(by);
         // Sent in parallel and awaited below, because the answer contains the freed bytes.
-        freed.push(Target::content(&hash, "unname").ask::<_, u64>(ctx, call).call());
+        freed.push(Target::content(hash, "unname").ask::<_, u64>(ctx, call).call());
     }
     for freed in freed {
         bytes += freed.await?.0;

@@ -68,10 +68,7 @@ impl SessionObject {
         ctx.clear(BODY);
         let mut freed = Vec::new();
         for hash in kept.0.contents {
-            let call = UnnameCall {
-                by: by_session(ctx.key()),
-                is_freed: true,
-            };
+            let call = UnnameCall::freeing(&by_session(ctx.key()));
             freed.push(Target::content(&hash, "unname").ask::<_, u64>(&ctx, call).call());
         }
         for freed in freed {

@@ -1,44 +1,20 @@
 //! Commits that are killed or cancelled by the server's tools while they run.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
-
 use futures::executor::block_on;
 use pirn_restate::RestateStore;
 use pirn_store::{Pending, Store as _};
-use serde_json::{Value, json};
 
+use crate::requests::{curl, query, wait_for};
 use crate::server::{Server, free_port};
 use crate::{begun, connect, open, step};
-
-pub(crate) fn curl(arguments: &[&str]) -> Option<Value> {
-    let headers = [
-        "-sf",
-        "-H",
-        "content-type: application/json",
-        "-H",
-        "accept: application/json",
-    ];
-    let told = Command::new("curl").args(headers).args(arguments).output();
-    let told = told.expect("curl is there");
-    told.status
-        .success()
-        .then(|| serde_json::from_slice(&told.stdout).unwrap_or_default())
-}
 
 /// Returns the id of the pending commit.
 fn commit_under_way(server: &Server) -> String {
     let sql = "select id from sys_invocation where target_service_name = 'PirnRun' and target_handler_name like 'commit%' \
         and status <> 'completed'";
-    let (query, url) = (json!({"query": sql}).to_string(), format!("{}/query", server.admin()));
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        let told = curl(&["-d", &query, &url]).unwrap_or_default();
-        if let Some(id) = told["rows"][0]["id"].as_str() {
-            return id.to_owned();
-        }
-        assert!(Instant::now() < until, "no commit is under way: {told}");
-    }
+    wait_for("no commit is under way", || {
+        query(server, sql)[0]["id"].as_str().map(str::to_owned)
+    })
 }
 
 /// Starts a commit and kills or cancels its invocation.

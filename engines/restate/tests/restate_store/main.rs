@@ -5,17 +5,18 @@ mod ended;
 mod identity;
 mod offered;
 mod owned;
+mod requests;
 #[path = "../server/mod.rs"]
 mod server;
 mod tls;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use pirn_restate::{Endpoint, RestateOptions, RestateStore};
 use pirn_store::{Assignment, Claims, Commit, Content, NewRun, Record, Store, conformance};
 
+use requests::{curl, query};
 use server::{Server, free_port};
 
 fn open(server: &Server, port: u16) -> RestateStore {
@@ -95,11 +96,7 @@ fn a_step_transfers_only_the_bytes_of_that_step() {
         "PirnMeta",
     ] {
         let url = format!("{}/services/{object}", server.admin());
-        let told = Command::new("curl")
-            .args(["-sf", &url])
-            .output()
-            .expect("curl is there");
-        let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("is JSON");
+        let told = curl(&[&url]).expect("is known");
         assert_eq!(told["enable_lazy_state"], true, "{object}");
         assert_eq!(
             told["journal_retention"], "0s",
@@ -126,26 +123,15 @@ fn a_process_silent_for_longer_than_its_claim_cannot_write() {
     );
     // Closes the process object, as missed heartbeats of a crashed process would.
     let sql = "select service_key from state where service_name = 'PirnProcess' and key = 'life'";
-    let url = format!("{}/query", server.admin());
-    let query = serde_json::json!({"query": sql}).to_string();
-    let headers = ["-H", "content-type: application/json", "-H", "accept: application/json"];
-    let told = Command::new("curl")
-        .args(headers)
-        .args(["-sf", "-d", &query, &url])
-        .output();
-    let told: serde_json::Value = serde_json::from_slice(&told.expect("curl").stdout).expect("is JSON");
-    let processes = told["rows"].as_array().expect("rows").iter();
+    let rows = query(&server, sql);
+    let processes = rows.as_array().expect("rows").iter();
     let mut names = processes.filter_map(|row| row["service_key"].as_str());
     let process = names
         .find(|name| name.starts_with("first "))
         .expect("it is known")
         .replace(' ', "%20");
     let close = format!("{}/PirnProcess/{process}/close", server.url());
-    let closed = Command::new("curl")
-        .args(headers)
-        .args(["-sf", "-d", "null", &close])
-        .status();
-    assert!(closed.expect("curl").success());
+    assert!(curl(&["-d", "null", &close]).is_some());
     second.carry(8);
     assert_eq!(block_on(second.assigned()), Ok(Assignment::Run("run".to_owned())));
     assert_eq!(block_on(first.assigned()), Ok(Assignment::Lost("run".to_owned())));

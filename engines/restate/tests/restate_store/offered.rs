@@ -2,14 +2,14 @@
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn_restate::{RestateOptions, RestateStore};
 use pirn_store::{Assignment, Claims as _, Commit, Content, NewRun, RunStatus, Store as _};
 use serde_json::json;
 
-use crate::ended::curl;
+use crate::requests::{query, wait_for};
 use crate::server::{Server, free_port};
 use crate::{begun, open, step};
 
@@ -105,13 +105,7 @@ fn the_server_removes_the_owner_of_an_ended_or_released_run() {
     block_on(store.commit(step("ended", 0, 1).status(RunStatus::Completed))).expect("ends");
     store.release("released", 3_600_000);
     let sql = "select key from state where service_name = 'PirnProcess' and key like 'run %' order by key";
-    let (query, url) = (json!({"query": sql}).to_string(), format!("{}/query", server.admin()));
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        let told = curl(&["-d", &query, &url]).unwrap_or_default();
-        if told["rows"] == json!([{"key": "run 1 carried"}]) {
-            break;
-        }
-        assert!(Instant::now() < until, "{told}");
-    }
+    wait_for("a run that has ended or was released has an owner", || {
+        (query(&server, sql) == json!([{"key": "run 1 carried"}])).then_some(())
+    });
 }

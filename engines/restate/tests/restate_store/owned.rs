@@ -1,31 +1,13 @@
 //! Commits through the open call of a run, and names of the contents of starting runs.
 
-use std::time::{Duration, Instant};
-
 use futures::executor::block_on;
 use pirn_restate::RestateStore;
 use pirn_store::{Assignment, Claims as _, Commit, Content, NewRun, Record, RunStatus, Store as _, StoreError};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::ended::curl;
+use crate::requests::{curl, query, wait_for};
 use crate::server::{Server, free_port};
 use crate::{open, step};
-
-fn query(server: &Server, sql: &str) -> Value {
-    let (query, url) = (json!({"query": sql}).to_string(), format!("{}/query", server.admin()));
-    curl(&["-d", &query, &url]).unwrap_or_default()["rows"].take()
-}
-
-/// Repeats `look` until it returns a value.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < until, "{what}");
-    }
-}
 
 /// Returns the id and the journal length of the run's open call.
 fn open_call(server: &Server, run: &str) -> Option<(String, u64)> {
