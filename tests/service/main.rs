@@ -12,6 +12,7 @@ mod observation;
 mod openapi;
 mod orders;
 mod process;
+mod random_requests;
 mod retention;
 mod runs;
 #[path = "../support/servers.rs"]

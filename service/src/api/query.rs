@@ -97,6 +97,8 @@ fn query_fault(text: &str) -> String {
             "must be a whole number, and is empty",
         ),
         ("number too large to fit in target type", "is too large a number"),
+        ("invalid float literal", "must be a number"),
+        ("cannot parse float from empty string", "must be a number, and is empty"),
         ("provided string was not `true` or `false`", "must be true or false"),
     ];
     match fault.split_once(": ") {
@@ -104,6 +106,11 @@ fn query_fault(text: &str) -> String {
             let known = why.split_once("expected ").map_or("none", |(_, known)| known);
             let known = known.strip_prefix("one of ").unwrap_or(known);
             format!("there is no query parameter {name}; known: {known}")
+        }
+        Some((name, why)) if why.starts_with("unknown variant") => {
+            let known = why.split_once("expected ").map_or("another value", |(_, known)| known);
+            let known = known.strip_prefix("one of ").unwrap_or(known);
+            format!("the query parameter {name} must be {known}")
         }
         Some((name, why)) => {
             let known = wrong_values.iter().find(|(text, _)| *text == why);
@@ -161,6 +168,15 @@ mod tests {
         limit: Option<u8>,
         all: Option<bool>,
         after: Option<String>,
+        wait: Option<f64>,
+        format: Option<Format>,
+    }
+
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Format {
+        Json,
+        Svg,
     }
 
     #[test]
@@ -178,7 +194,16 @@ mod tests {
         assert_eq!(fault("all=1"), "the query parameter all must be true or false");
         assert_eq!(
             fault("limt=1"),
-            "there is no query parameter limt; known: `limit`, `all`, `after`"
+            "there is no query parameter limt; known: `limit`, `all`, `after`, `wait`, `format`"
+        );
+        assert_eq!(fault("wait=x"), "the query parameter wait must be a number");
+        assert_eq!(
+            fault("wait="),
+            "the query parameter wait must be a number, and is empty"
+        );
+        assert_eq!(
+            fault("format=png"),
+            "the query parameter format must be `json` or `svg`"
         );
         assert_eq!(
             fault("limit=1&limit=2"),

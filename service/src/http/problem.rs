@@ -170,14 +170,37 @@ pub struct Problem {
     retry_after: Option<u64>,
 }
 
+/// Maximum size of a problem's message in JSON.
+const MAX_DETAIL: usize = 8 << 10;
+
+/// Maximum size of a problem's pointer in JSON.
+const MAX_POINTER: usize = 4 << 10;
+
+/// Returns the number of bytes at the start of a text that have at most `limit` bytes in JSON; `None` if all have.
+fn cut_at(text: &str, limit: usize) -> Option<usize> {
+    let mut size = 0;
+    let mut bytes = text.char_indices();
+    bytes.find_map(|(place, char)| {
+        // An escape has at most 6 bytes.
+        let is_plain = !char.is_ascii_control() && char != '"' && char != '\\';
+        size += if is_plain { char.len_utf8() } else { 6 };
+        (size > limit).then_some(place)
+    })
+}
+
 impl Problem {
-    /// Creates a problem with a message.
+    /// Creates a problem with a message, which is cut after 8 KiB: it may quote an id or a value of the request.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        if let Some(end) = cut_at(&detail, MAX_DETAIL) {
+            detail.truncate(end);
+            detail.push_str("...");
+        }
         Self {
             title: code.title(),
             status: code.status().as_u16(),
             code: code.as_str(),
-            detail: detail.into(),
+            detail,
             pointer: None,
             line: None,
             column: None,
@@ -185,10 +208,17 @@ impl Problem {
         }
     }
 
-    /// Sets the location of the problem in the body, as a JSON pointer.
+    /// Sets the location of the problem in the body, as a JSON pointer. If the pointer has more than 4 KiB, the location is the
+    /// innermost object or list around it with a shorter one.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
-        self.pointer = Some(pointer.into());
+        let mut pointer = pointer.into();
+        if let Some(end) = cut_at(&pointer, MAX_POINTER) {
+            // The part up to a slash is the pointer of a container.
+            let container = pointer.as_bytes()[..=end].iter().rposition(|byte| *byte == b'/');
+            pointer.truncate(container.unwrap_or_default());
+        }
+        self.pointer = Some(pointer);
         self
     }
 
@@ -305,5 +335,37 @@ pub(crate) fn start_problem(error: &RunError) -> Problem {
         RunErrorCode::RunIdTaken => Problem::new(ProblemCode::RunIdTaken, error.message.clone()).at("/runId"),
         RunErrorCode::InvalidInput => Problem::new(ProblemCode::InvalidInput, error.message.clone()),
         _other => Problem::new(ProblemCode::Internal, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_that_quotes_a_long_text_has_at_most_16_kib() {
+        for text in ["x", "\u{0}", "\"", "\u{1f980}", "\u{7f}"] {
+            let long = text.repeat(100_000);
+            let pointer = format!("/input/{}/{long}/b", "a".repeat(4_000));
+            let problem = Problem::new(ProblemCode::InvalidValue, long).at(pointer);
+            let json = serde_json::to_string(&problem).expect("JSON");
+            assert!(json.len() <= 16 << 10, "{}", json.len());
+            assert!(problem.detail().starts_with(text) && problem.detail().ends_with("..."));
+            assert!(problem.detail().len() > 1_000, "the start is shown");
+            let container = format!("/input/{}", "a".repeat(4_000));
+            assert_eq!(problem.pointer, Some(container));
+        }
+    }
+
+    #[test]
+    fn a_problem_with_short_texts_is_unchanged() {
+        let (detail, pointer) = ("x".repeat(MAX_DETAIL), format!("/{}", "a".repeat(MAX_POINTER - 1)));
+        let problem = Problem::new(ProblemCode::InvalidValue, &*detail).at(&*pointer);
+        assert_eq!(
+            (problem.detail(), problem.pointer.as_deref()),
+            (&*detail, Some(&*pointer))
+        );
+        let longer = Problem::new(ProblemCode::InvalidValue, "").at(pointer + "a");
+        assert_eq!(longer.pointer.as_deref(), Some(""));
     }
 }

@@ -84,12 +84,12 @@ pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, 
         // As for a session that has ended: its existence is not revealed.
         return StatusCode::NOT_FOUND.into_response();
     }
+    let has_session = request.headers().contains_key(SESSION);
     if request.method() != Method::POST {
-        return next.run(request).await;
+        return answered(has_session, next.run(request).await);
     }
     let tenant = tenant(&request);
     let limit = sessions.service.limits().mcp_sessions;
-    let has_session = request.headers().contains_key(SESSION);
     // Check before the body is read: a request that is refused here costs no memory.
     if !has_session && sessions.are_too_many(limit.saturating_sub(1)).await {
         return sessions.full().into_response();
@@ -105,7 +105,10 @@ pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, 
     }
     let memory = InputMemory(Arc::new(Mutex::new(Some(memory))));
     parts.extensions.insert(memory.clone());
-    let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+    let response = answered(
+        has_session,
+        next.run(Request::from_parts(parts, Body::from(bytes))).await,
+    );
     // Check the limit again: several clients may have opened a session concurrently.
     if let Some(id) = new_session(has_session, response.headers()) {
         if !sessions.are_too_many(limit).await {
@@ -116,6 +119,16 @@ pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, 
             tracing::debug!(%error, "the MCP session was closed before");
         }
         return sessions.full().into_response();
+    }
+    response
+}
+
+/// Returns an answer of the MCP library as the client receives it.
+fn answered(has_session: bool, response: Response) -> Response {
+    // The library answers 500 if the session ends while the request is delivered to it. MCP requires 404 for a session that has ended:
+    // the client then opens another one.
+    if has_session && response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        return StatusCode::NOT_FOUND.into_response();
     }
     response
 }

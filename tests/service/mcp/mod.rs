@@ -7,3 +7,4 @@ mod mcp_client;
 mod mcp_questions;
 mod oauth;
 mod python_client;
+mod sessions;
