@@ -6,10 +6,12 @@
 //! - `shared`: runs in PostgreSQL on 1, 2 and 4 workers, compared with absurd's functions and embedded SQLite; starts a
 //!   server, and reports if none is installed; `shared restate`: runs in Restate, compared with a bare service
 //! - `scripts`: microseconds of a step that evaluates an expression or a script, inline and on each script level
+//! - `agents`: microseconds of an agent of a script, compared with an LLM node and with an item of a MAP
 //!
 //! All print rows of a Markdown table: name, measured value, limit. Durable data is written to the system's folder for temporary
 //! files (`TMPDIR`), whose disk is measured.
 
+mod agents;
 mod durable;
 mod parked;
 #[path = "../../../engines/restate/tests/server/mod.rs"]
@@ -21,7 +23,10 @@ mod shared;
 
 use std::io::Write as _;
 
+use pirn::{Engine, ThreadStatus};
 use pirn_benches::cli::{number, usage};
+use pirn_benches::timed;
+use serde_json::Value;
 
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 fn main() -> std::io::Result<()> {
@@ -83,6 +88,40 @@ fn main() -> std::io::Result<()> {
             }
             Ok(())
         }
-        _ => Err(usage("durable [PART ...], parked COUNT, shared [restate], or scripts")),
+        ["agents"] => {
+            let all = runtime.block_on(agents::measure())?;
+            for pair in all.chunks(2) {
+                for (times, most) in pair {
+                    let [min, median] = [times.min(), times.median()];
+                    writeln!(
+                        out,
+                        "| {} | {min:.1} / {median:.1} us (min / median), {:.2} x | {most} |",
+                        times.side,
+                        median / pair[0].0.median()
+                    )?;
+                }
+            }
+            Ok(())
+        }
+        _ => Err(usage(
+            "durable [PART ...], parked COUNT, shared [restate], scripts, or agents",
+        )),
     }
+}
+
+/// Executes a run of the workflow, and returns its microseconds.
+///
+/// # Errors
+/// The run does not start or does not complete.
+async fn completed(engine: &Engine, workflow: &str) -> std::io::Result<f64> {
+    let (us, report) = timed(async {
+        let run = engine.start(workflow, Value::Null)?;
+        Ok::<_, pirn::RunError>(run.outcome().await)
+    })
+    .await;
+    let report = report.map_err(|error| std::io::Error::other(error.to_string()))?;
+    if report.status != ThreadStatus::Completed {
+        return Err(std::io::Error::other(format!("{:?}", report.error)));
+    }
+    Ok(us)
 }

@@ -1,12 +1,14 @@
 //! Steps that evaluate an expression or a script: inline, on script threads and in worker processes, alternating with bare rquickjs.
 
+use pirn::Engine;
 use pirn::script::{ScriptLevel, ScriptSettings, WorkerProgram};
-use pirn::{Engine, ThreadStatus};
 use rquickjs::{Context, Runtime};
 use serde_json::{Value, json};
 
 use pirn_benches::compare::Times;
 use pirn_benches::timed;
+
+use crate::completed;
 
 const ROUNDS: usize = 31;
 const STEPS: usize = 200;
@@ -51,16 +53,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
             bare.push(us / STEPS as f64);
         }
         for (engine, _, us_of_steps, _) in &mut measured {
-            let (us, report) = timed(async {
-                let started = engine.start("steps", Value::Null);
-                let run = started.map_err(|error| std::io::Error::other(error.to_string()))?;
-                std::io::Result::Ok(run.outcome().await)
-            })
-            .await;
-            let report = report?;
-            if report.status != ThreadStatus::Completed {
-                return Err(std::io::Error::other(format!("{:?}", report.error)));
-            }
+            let us = completed(engine, "steps").await?;
             if round > 0 {
                 us_of_steps.push(us / STEPS as f64);
             }
