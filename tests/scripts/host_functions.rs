@@ -138,6 +138,10 @@ fn functions_are_expected_where_a_call_could_not_be_cancelled_or_would_be_lost()
             "race: element 1 must be a function: write `() => agent(...)`",
         ),
         (
+            "race([() => 1])",
+            "race: the milliseconds are missing: write `race(1000, [...])`",
+        ),
+        (
             "threshold(1, [{}])",
             "threshold: element 0 must be a function: write `() => agent(...)`",
         ),

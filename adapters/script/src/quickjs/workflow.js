@@ -390,6 +390,7 @@ export default function (digest, optionFault) {
       return isAbsent(ms) ? ms : milliseconds(`${what}: \`timeoutMs\``, ms);
     };
     const race = (ms, list) => {
+      if (isArray(ms)) invalid("race: the milliseconds are missing: write `race(1000, [...])`");
       functions("race", list);
       const limit = milliseconds("race", ms);
       const timed = [() => call("sleep", { ms: limit })];
