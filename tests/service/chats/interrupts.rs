@@ -281,6 +281,24 @@ async fn a_tool_call_that_needs_consent_is_an_interrupt_of_that_call() {
 }
 
 #[tokio::test]
+async fn a_workflow_that_a_model_wrote_is_shown_with_its_limits_before_it_runs() {
+    let builder = Engine::builder().workflows(include_str!("../../../examples/dynamic/dynamic.json"));
+    let world = World::of(builder, Options::default()).await;
+    for is_approved in [true, false] {
+        let asked = interrupts(&agui(&world, "planner").await).remove(0);
+        let message = asked["message"].as_str().expect("a text");
+        for part in ["up to 3 agents", "at most 120000 ms", "flowchart TD", "verdict<br/>LLM"] {
+            assert!(message.contains(part), "{message}");
+        }
+        let payload = json!({"approved": is_approved, "reason": "no"});
+        let ended = resume(&world, "planner", &json!([resolved(&asked, &payload)])).await;
+        let agents = ended.iter().filter(|event| event["type"] == "STEP_STARTED");
+        let verdicts = agents.filter(|event| event.to_string().contains("verdict")).count();
+        assert_eq!(verdicts, usize::from(is_approved), "{ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_continued_stream_ends_with_an_interrupt_after_all_events_before_the_question() {
     let ask = |id: &str| json!({"id": id, "type": "USER_INTERACTION", "config": {"question": id}});
     // More events than a stream reads at a time.
