@@ -59,7 +59,7 @@ fn by_key(lines: &[String]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Asserts that the effects of a session's runs do not overlap: each run ends before the next one starts.
-fn in_turn(lines: &[String], round: usize) {
+fn in_turn(cluster: &Cluster, lines: &[String], round: usize) {
     let prefix = format!("s{round}-");
     let runs: Vec<&String> = lines.iter().filter(|line| line.starts_with(&prefix)).collect();
     let texts = runs.iter().filter_map(|line| line.split_once(' '));
@@ -72,7 +72,8 @@ fn in_turn(lines: &[String], round: usize) {
     assert_eq!(
         order.len(),
         different.len(),
-        "two runs of a session at a time: {runs:#?}"
+        "two runs of a session at a time: {runs:#?}\n{}",
+        cluster.log("worker")
     );
 }
 
@@ -125,13 +126,7 @@ fn ended_once(cluster: &Cluster, round: usize, ids: &[String]) {
             .all(|id| statuses.get(id).is_some_and(|status| status == "COMPLETED"))
     });
     let lines = cluster.lines("lines");
-    let order = std::panic::catch_unwind(|| in_turn(&lines, round));
-    if let Err(fault) = order {
-        let log = cluster.log("worker");
-        let of_round = log.lines().filter(|line| line.contains(&format!("s{round}-")));
-        eprintln!("{}", of_round.collect::<Vec<_>>().join("\n"));
-        std::panic::resume_unwind(fault);
-    }
+    in_turn(cluster, &lines, round);
     let keys = by_key(&lines);
     for id in ids {
         let shown = cluster.json(&["runs", "show", id]);

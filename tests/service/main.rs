@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // clients of a server that runs on real time
 
 mod callers;
+mod chance;
 mod chats;
 mod command;
 mod forwarded;

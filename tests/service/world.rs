@@ -1,5 +1,6 @@
 //! A service on a free port, and its clients.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -396,4 +397,17 @@ fn sent(block: &str) -> Option<Sent> {
         name: field("event:").map(str::to_owned),
         json: serde_json::from_str(data).unwrap_or(Value::String(data.to_owned())),
     })
+}
+
+/// Returns a text percent-encoded for a segment of a path.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }

@@ -8,8 +8,9 @@ use pirn::{Engine, Model, ModelCall, ModelReply, RunError, TokenUsage};
 use serde_json::{Value, json};
 
 use pirn_benches::compare::Times;
+use pirn_benches::sides::workflows::line;
 
-use crate::completed;
+use crate::{Measured, completed, engine};
 
 const ROUNDS: usize = 31;
 /// Agents of the workload in sequence.
@@ -17,9 +18,6 @@ const STEPS: usize = 100;
 /// Agents of the workload at once.
 const MANY: usize = 1_000;
 const CONCURRENCY: usize = 16;
-
-/// Times of an agent, and the bound of their median compared with the node in the row before; empty for the node.
-pub(crate) type Measured = (Times, &'static str);
 
 /// Model that replies at once.
 struct Fixed;
@@ -35,12 +33,12 @@ impl Model for Fixed {
     }
 }
 
-/// Measures the microseconds of an agent: two pairs of a graph and a script.
+/// Measures the microseconds of an agent: two pairs of a graph and a script, whose bound is compared with the graph.
 pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
     let in_sequence = format!("for (let i = 0; i < {STEPS}; i++) await agent('question'); return 1");
     let at_once = format!("await parallel(Array.from({{ length: {MANY} }}, () => () => agent('question'))); return 1");
     let sides = [
-        ("an LLM node, in sequence", chain(), STEPS, ""),
+        ("an LLM node, in sequence", line("main", STEPS, &llm()), STEPS, ""),
         ("`agent()`, in sequence", script(&in_sequence), STEPS, "2 x an LLM node"),
         ("a MAP item with an LLM node, of 1,000", map(), MANY, ""),
         (
@@ -52,11 +50,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
     ];
     let mut measured = Vec::new();
     for (side, workflows, agents, most) in sides {
-        let engine = Engine::builder()
-            .model("default", Arc::new(Fixed))
-            .workflows(workflows.to_string())
-            .build();
-        let engine = engine.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let engine = engine(Engine::builder().model("default", Arc::new(Fixed)), &workflows)?;
         measured.push((engine, side, agents, Vec::new(), most));
     }
     // The first round of each is a warm-up.
@@ -72,37 +66,22 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
     Ok(rows.map(|(_, side, _, us, most)| (Times::of(side, us), most)).collect())
 }
 
-fn node(id: &str, kind: &str, config: &Value) -> Value {
-    json!({"id": id, "type": kind, "config": config})
-}
-
-/// Returns a workflow with these nodes in a row.
-fn row(id: &str, mut steps: Vec<Value>) -> Value {
-    steps.insert(0, node("start", "START", &json!({})));
-    steps.push(node("end", "END", &json!({})));
-    let edges = steps
-        .windows(2)
-        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}));
-    let edges: Vec<Value> = edges.collect();
-    json!({"id": id, "nodes": steps, "edges": edges})
-}
-
-fn chain() -> Value {
-    let step = |place| node(&format!("s{place}"), "LLM", &json!({"prompt": "question"}));
-    row("main", (0..STEPS).map(step).collect())
+fn llm() -> Value {
+    json!({"type": "LLM", "config": {"prompt": "question"}})
 }
 
 fn script(code: &str) -> Value {
     let limits = json!({"agents": MANY, "concurrency": CONCURRENCY});
-    row(
+    line(
         "main",
-        vec![node("plan", "SCRIPT", &json!({"code": code, "limits": limits}))],
+        1,
+        &json!({"type": "SCRIPT", "config": {"code": code, "limits": limits}}),
     )
 }
 
 fn map() -> Value {
     let items: Vec<usize> = (0..MANY).collect();
-    let map = json!({"items": items, "subgraphId": "item", "concurrency": CONCURRENCY});
-    let item = row("item", vec![node("ask", "LLM", &json!({"prompt": "question"}))]);
-    json!({"workflows": [row("main", vec![node("map", "MAP", &map)]), item]})
+    let config = json!({"items": items, "subgraphId": "item", "concurrency": CONCURRENCY});
+    let map = line("main", 1, &json!({"type": "MAP", "config": config}));
+    json!({"workflows": [map, line("item", 1, &llm())]})
 }

@@ -21,10 +21,11 @@ mod scripts;
 mod server;
 mod shared;
 
-use std::io::Write as _;
+use std::io::Write;
 
-use pirn::{Engine, ThreadStatus};
+use pirn::{Engine, EngineBuilder, ThreadStatus};
 use pirn_benches::cli::{number, usage};
+use pirn_benches::compare::Times;
 use pirn_benches::timed;
 use serde_json::Value;
 
@@ -77,36 +78,39 @@ fn main() -> std::io::Result<()> {
         }
         ["scripts"] => {
             let all = runtime.block_on(scripts::measure())?;
-            for (times, most) in &all {
-                let [min, median] = [times.min(), times.median()];
-                writeln!(
-                    out,
-                    "| a step: {} | {min:.1} / {median:.1} us (min / median), {:.2} x bare rquickjs | {most} |",
-                    times.side,
-                    median / all[0].0.median()
-                )?;
-            }
-            Ok(())
+            write_ratios(&mut out, "a step: ", &all, " bare rquickjs")
         }
         ["agents"] => {
             let all = runtime.block_on(agents::measure())?;
-            for pair in all.chunks(2) {
-                for (times, most) in pair {
-                    let [min, median] = [times.min(), times.median()];
-                    writeln!(
-                        out,
-                        "| {} | {min:.1} / {median:.1} us (min / median), {:.2} x | {most} |",
-                        times.side,
-                        median / pair[0].0.median()
-                    )?;
-                }
-            }
-            Ok(())
+            all.chunks(2).try_for_each(|pair| write_ratios(&mut out, "", pair, ""))
         }
         _ => Err(usage(
             "durable [PART ...], parked COUNT, shared [restate], scripts, or agents",
         )),
     }
+}
+
+/// Times of a side, and the bound of their median compared with a reference; empty without a bound.
+type Measured = (Times, &'static str);
+
+/// Writes rows with the ratios to the first side, which is named `reference`.
+fn write_ratios(out: &mut impl Write, label: &str, sides: &[Measured], reference: &str) -> std::io::Result<()> {
+    for (times, most) in sides {
+        let [min, median] = [times.min(), times.median()];
+        writeln!(
+            out,
+            "| {label}{} | {min:.1} / {median:.1} us (min / median), {:.2} x{reference} | {most} |",
+            times.side,
+            median / sides[0].0.median()
+        )?;
+    }
+    Ok(())
+}
+
+/// Builds an engine with a workflow or a bundle.
+fn engine(builder: EngineBuilder, workflows: &Value) -> std::io::Result<Engine> {
+    let engine = builder.workflows(workflows.to_string()).build();
+    engine.map_err(|error| std::io::Error::other(error.to_string()))
 }
 
 /// Executes a run of the workflow, and returns its microseconds.

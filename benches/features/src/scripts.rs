@@ -6,17 +6,16 @@ use rquickjs::{Context, Runtime};
 use serde_json::{Value, json};
 
 use pirn_benches::compare::Times;
+use pirn_benches::sides::workflows::line;
 use pirn_benches::timed;
 
-use crate::completed;
+use crate::{Measured, completed, engine};
 
 const ROUNDS: usize = 31;
 const STEPS: usize = 200;
 
-/// Times of a step, and the bound of their median compared with bare rquickjs; empty without a bound.
-pub(crate) type Measured = (Times, &'static str);
-
-/// Measures the microseconds of a step, by the kind of code and its script level; first those of a snippet on bare rquickjs.
+/// Measures the microseconds of a step, by the kind of code and its script level; first those of a snippet on bare rquickjs, with
+/// which the bounds are compared.
 pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
     let in_place = workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}}));
     let expression =
@@ -38,11 +37,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Measured>> {
             level,
             ..ScriptSettings::default()
         };
-        let engine = Engine::builder()
-            .scripts(settings)
-            .workflows(workflow.to_string())
-            .build();
-        let engine = engine.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let engine = engine(Engine::builder().scripts(settings), workflow)?;
         measured.push((engine, side, Vec::new(), most));
     }
     // The first round of each is a warm-up.
@@ -77,20 +72,7 @@ fn run_bare() -> rquickjs::Result<()> {
 
 /// Returns a workflow that repeats a step.
 fn workflow(step: &Value) -> Value {
-    let mut nodes = vec![
-        json!({"id": "start", "type": "START"}),
-        json!({"id": "end", "type": "END"}),
-    ];
-    let mut edges = Vec::new();
-    let mut last = "start".to_owned();
-    for place in 0..STEPS {
-        let id = format!("s{place}");
-        let mut node = step.clone();
-        node["id"] = json!(id);
-        nodes.push(node);
-        edges.push(json!({"from": last, "to": id}));
-        last = id;
-    }
-    edges.push(json!({"from": last, "to": "end"}));
-    json!({"id": "steps", "variables": [{"name": "n", "value": 0}], "nodes": nodes, "edges": edges})
+    let mut workflow = line("steps", STEPS, step);
+    workflow["variables"] = json!([{"name": "n", "value": 0}]);
+    workflow
 }

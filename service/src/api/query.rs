@@ -103,14 +103,16 @@ fn query_fault(text: &str) -> String {
     ];
     match fault.split_once(": ") {
         Some((name, why)) if why.starts_with("unknown field") => {
-            let known = why.split_once("expected ").map_or("none", |(_, known)| known);
-            let known = known.strip_prefix("one of ").unwrap_or(known);
-            format!("there is no query parameter {name}; known: {known}")
+            format!(
+                "there is no query parameter {name}; known: {}",
+                expected(why).unwrap_or("none")
+            )
         }
         Some((name, why)) if why.starts_with("unknown variant") => {
-            let known = why.split_once("expected ").map_or("another value", |(_, known)| known);
-            let known = known.strip_prefix("one of ").unwrap_or(known);
-            format!("the query parameter {name} must be {known}")
+            format!(
+                "the query parameter {name} must be {}",
+                expected(why).unwrap_or("another value")
+            )
         }
         Some((name, why)) => {
             let known = wrong_values.iter().find(|(text, _)| *text == why);
@@ -118,6 +120,12 @@ fn query_fault(text: &str) -> String {
         }
         None => format!("the query is invalid: {fault}"),
     }
+}
+
+/// Returns the names in a message of serde that ends with "expected one of ...".
+fn expected(message: &str) -> Option<&str> {
+    let (_, names) = message.split_once("expected ")?;
+    Some(names.strip_prefix("one of ").unwrap_or(names))
 }
 
 /// Parses a list of event types, separated by commas.

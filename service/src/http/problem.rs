@@ -176,11 +176,11 @@ const MAX_DETAIL: usize = 8 << 10;
 /// Maximum size of a problem's pointer in JSON.
 const MAX_POINTER: usize = 4 << 10;
 
-/// Returns the number of bytes at the start of a text that have at most `limit` bytes in JSON; `None` if all have.
+/// Returns the length of the longest start of a text that takes at most `limit` bytes in JSON; `None` if all of it does.
 fn cut_at(text: &str, limit: usize) -> Option<usize> {
     let mut size = 0;
-    let mut bytes = text.char_indices();
-    bytes.find_map(|(place, char)| {
+    let mut chars = text.char_indices();
+    chars.find_map(|(place, char)| {
         // An escape has at most 6 bytes.
         let is_plain = !char.is_ascii_control() && char != '"' && char != '\\';
         size += if is_plain { char.len_utf8() } else { 6 };

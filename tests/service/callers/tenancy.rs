@@ -11,6 +11,7 @@ use pirn_service::Options;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use crate::chance::Chance;
 use crate::chats::client_tools;
 use crate::world::{Answer, Events, World, answer, later, tenants};
 
@@ -129,8 +130,7 @@ struct Asked {
 
 /// Makes random requests.
 struct Requests {
-    /// State of the generator.
-    random: u64,
+    random: Chance,
     client: Client,
     address: String,
     /// Method and path of each call of the document.
@@ -139,13 +139,8 @@ struct Requests {
 }
 
 impl Requests {
-    /// A number below `end`, by the `SplitMix64` generator.
     fn below(&mut self, end: usize) -> usize {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+        self.random.below(end)
     }
 
     fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
@@ -368,7 +363,7 @@ async fn random_requests_of_two_tenants_never_show_anything_of_the_other_one() {
             (Method::GET, "/nothing".to_owned()),
         ]);
         let mut requests = Requests {
-            random: 7,
+            random: Chance(7),
             client: Client::builder().no_proxy().build().expect("a client"),
             address: world.url(""),
             calls,

@@ -5,7 +5,7 @@ use pirn::{Engine, EngineBuilder};
 use pirn_service::Options;
 use serde_json::{Value, json};
 
-use crate::world::{Events, World, answer, refusal, spawn};
+use crate::world::{Events, World, answer, encoded, refusal, spawn};
 
 /// Two workflows that start one that questions a person: when the first has completed, and each second by a schedule.
 fn triggers() -> String {
@@ -42,14 +42,7 @@ async fn listed(world: &World, before: &[String]) -> String {
 
 /// The path of a run; the id is percent-encoded.
 fn path(id: &str) -> String {
-    let encoded: String = id
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect();
-    format!("/v1/runs/{encoded}")
+    format!("/v1/runs/{}", encoded(id))
 }
 
 /// Answers the question of a run over HTTP and waits for its completion.

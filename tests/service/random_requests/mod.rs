@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use self::answers::{check, exchange};
-use self::requests::{Asked, Chance, Ids, MCP, Requests, calls, encoded};
+use self::requests::{Asked, Ids, MCP, Requests, calls};
+use crate::chance::Chance;
 use crate::chats::client_tools;
-use crate::world::{World, answer};
+use crate::world::{World, answer, encoded};
 
 /// Number of requests, unless the environment variable `PIRN_RANDOM_REQUESTS` states another one.
 const REQUESTS: usize = 5_760;

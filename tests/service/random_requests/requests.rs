@@ -5,31 +5,13 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::BODY_BYTES;
+use crate::chance::Chance;
+use crate::world::encoded;
 
 /// Path of the MCP server.
 pub(super) const MCP: &str = "/mcp";
 
-/// A sequence of pseudo-random numbers, by the `SplitMix64` generator.
-pub(super) struct Chance(pub(super) u64);
-
 impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end as u64) as usize
-    }
-
-    /// True once in `times`.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        let place = self.below(all.len());
-        &all[place]
-    }
-
     /// A text that no field expects.
     fn text(&mut self) -> String {
         match self.below(14) {
@@ -723,16 +705,4 @@ fn collect(value: &Value, pointer: String, found: &mut Vec<String>) {
         _plain => {}
     }
     found.push(pointer);
-}
-
-pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
